@@ -38,13 +38,13 @@ std::vector<Argument> arguments_of(const Kernel& k, const KernelShape& shape) {
   for (size_t i = 0; i < shape.common_rows.size(); ++i)
     word(Argument::kCommonRow, "row", i, shape.common_rows[i].buffer);
   for (size_t i = 0; i < shape.staged_rows.size(); ++i)
-    word(Argument::kStagedRow, "near", i, shape.staged_rows[i].buffer);
+    word(Argument::kStagedRow, "staged", i, shape.staged_rows[i].buffer);
   if (shape.staged_blocks > 0) add(Argument::kBlocks, "i64 blocks");
   if (shape.split) {
     add(Argument::kSegment, "i64 segment");
     shape.chunk_loop ? add(Argument::kGroups, "i64 groups") : add(Argument::kSegments, "i64 segments");
   }
-  if (shape.takes_several) add(Argument::kChunks, "i64 chunks");
+  if (shape.chunk_loop && shape.chunk_loop->coarsened) add(Argument::kChunks, "i64 chunks");
   for (size_t i = 0; shape.separate_lanes && i < shape.thread_loops.size(); ++i) {
     word(Argument::kLanes, "lanes", i, shape.thread_loops[i]->vars[0]);
   }

@@ -14,7 +14,7 @@ std::string KernelEmitter::pack(int buffer) const {
 
 std::string KernelEmitter::chunk_at(const Address& a) {
   if (in_split_ && is_common(a)) return cat({"shared_row", std::to_string(a.buffer), " + i"});
-  if (shape_.takes_several || shape_.in_chunks()) return row_at(a, loop_->vars[0]) + " + i";
+  if (is_coarsened() || shape_.in_chunks()) return row_at(a, loop_->vars[0]) + " + i";
   return buffer(a.buffer) + " + (" + affine(a.map, loop_->vars[0]) + ") + i";
 }
 
@@ -82,10 +82,9 @@ void KernelEmitter::varying_load(const Stmt& s) {
     return lanes(name + " = " + lane_of(s.dtype, kept->name) + ";");
   }
   if (is_contiguous(s.address) && s.bounds.empty()) {
-    const bool is_ahead = std::ranges::find(shape_.ahead, &s) != shape_.ahead.end();
-    if (!is_ahead && std::ranges::find(loaded_first_, &s) == loaded_first_.end()) load_chunk(s);
-    const std::string raw = "raw" + std::to_string(s.result);
-    return lanes(name + " = " + lane_of(s.dtype, is_ahead ? raw_ahead(s) : raw) + ";");
+    if (!s.ahead || is_coarsened()) load_chunk(s);
+    const std::string raw = s.ahead && in_split_ ? raw_ahead(s) : "raw" + std::to_string(s.result);
+    return lanes(name + " = " + lane_of(s.dtype, raw) + ";");
   }
   if (is_spread(s, *loop_)) return load_spread(s, name);
   if (std::ranges::find(shape_.chunks.loads, &s) == shape_.chunks.loads.end()) return load_lanes(s, name);
@@ -107,16 +106,15 @@ void KernelEmitter::load_lanes(const Stmt& s, const std::string& name) {
 void KernelEmitter::load_chunk(const Stmt& s) {
   const std::string raw = "raw" + std::to_string(s.result), at = chunk_at(s.address);
   line(pack(s.address.buffer) + " " + raw + ";");
-  if (std::ranges::find(taken_ahead_, &s) != taken_ahead_.end())
-    return line(cat({"take_held(", raw, ", held", std::to_string(s.result), ", ", at, ");"}));
+  if (s.ahead && is_coarsened())
+    return line(cat({"from_registers(", raw, ", loaded", std::to_string(s.result), ", ", at, ");"}));
   if (!held_row(s.address.buffer)) return line("load_whole(" + raw + ", " + at + ");");
-  line(cat({"take_held(", raw, ", held", std::to_string(s.address.buffer), "[c], ", at, ");"}));
+  line(cat({"from_registers(", raw, ", registers", std::to_string(s.address.buffer), "[c], ", at, ");"}));
 }
 
 /// All elements of a regular chunk as the first.
 void KernelEmitter::load_regular(const Stmt& s, const std::string& name) {
-  const bool ahead = std::ranges::find(shape_.ahead, &s) != shape_.ahead.end();
-  const std::string raw = ahead ? raw_ahead(s) : "raw" + std::to_string(s.result);
+  const std::string raw = s.ahead ? raw_ahead(s) : "raw" + std::to_string(s.result);
   line("constexpr int k = 0;");
   const bool bounded = !s.bounds.empty();
   if (bounded) line("const bool inside = " + bounds(s) + ";");
@@ -126,7 +124,7 @@ void KernelEmitter::load_regular(const Stmt& s, const std::string& name) {
     line("const auto one = " + (bounded ? "inside ? " + x + " : " + fill : x) + ";");
     return lanes(name + " = one;");
   }
-  if (!ahead) {
+  if (!s.ahead) {
     line(pack(s.address.buffer) + " " + raw + ";");
     line(std::string(bounded ? "if (inside) " : "") + "load_whole(" + raw + ", " + buffer(s.address.buffer) + " + (" +
          element(s.address) + "));");
@@ -157,7 +155,7 @@ void KernelEmitter::store_chunk(const Stmt& s, const std::string& x) {
   line(pack(s.address.buffer) + " " + out + ";");
   lanes(out + ".x[k] = " + x + ";");
   if (const KernelShape::HeldRow* row = held_row(s.address.buffer); row && (row->is_scratch || row->last_store != &s)) {
-    line(cat({"keep_held(held", n, "[c], ", out, ");"}));
+    line(cat({"to_registers(registers", n, "[c], ", out, ");"}));
     const std::string stores = row->is_scratch && row->last_store == &s ? "stores" + n : "!fits";
     const std::string store = shared_row(k_, s.address.buffer) ? "store_whole(" : "store_global(";
     return line(cat({"if (V == 1 || ", stores, ") ", store, chunk_at(s.address), ", ", out, ");"}));
@@ -171,6 +169,19 @@ void KernelEmitter::store_chunk(const Stmt& s, const std::string& x) {
 
 std::string KernelEmitter::lane_of(DType t, const std::string& pack) const {
   return t == DType::kBFloat16 ? "bf16_lane(" + pack + ", k)" : loaded(t, pack + ".x[k]");
+}
+
+void KernelEmitter::hold(const Stmt& s) {
+  const int b = s.address.buffer;
+  kept_.push_back(
+      {b, cat({"registers", std::to_string(b), "_", std::to_string(held_++)}), s.address, shape_.chunk_loop->vars[0]});
+  transfer_kept(kept_.back(), true);
+}
+
+void KernelEmitter::release(const Stmt& s) {
+  const auto it = std::ranges::find(kept_, s.address.buffer, &Kept::buffer);
+  transfer_kept(*it, false);
+  kept_.erase(it);
 }
 
 /// Takes the elements of a loop to registers before it, and back after.

@@ -30,7 +30,7 @@ void KernelEmitter::columns() {
   line("const bool aligned = " + aligned() + ";");
   regular();
   line("const i64 n = " + extent(loop) + ";");
-  if (shape_.takes_several) return several_chunks();
+  if (is_coarsened()) return several_chunks();
   line(moves_rows() ? std::string("for_moved_columns<V>(tile, n, aligned, [&](auto i, auto lanes) {")
                     : "for_columns<V" + ways("aligned", "tile, n, ") + ", [&](i64 i, auto lanes) {");
   lanes_begin();
@@ -60,19 +60,12 @@ void KernelEmitter::several_chunks() {
   loop_ = &s;
   vars_[s.vars[0]] = "(i + k)";
   std::string before = std::exchange(out_, {});
-  std::vector<int> written;
   std::string loads;
-  // A load through an index waits for its address: more threads hide that, and they need the registers.
-  const bool looks_up = std::ranges::any_of(s.body, [](const Stmt& x) { return !x.address.indirect.empty(); });
   for (const Stmt& x : s.body) {
-    if (x.kind == StmtKind::kStore) written.push_back(x.address.buffer);
-    const bool ahead = x.kind == StmtKind::kLoad && !is_uniform(x) && is_contiguous(x.address) && x.bounds.empty() &&
-                       std::ranges::find(written, x.address.buffer) == written.end();
-    if (!ahead || looks_up) continue;
+    if (!x.ahead) continue;
     const std::string result = std::to_string(x.result);
-    line(cat({pack(x.address.buffer), " held", result, ", next", result, ";"}));
+    line(cat({pack(x.address.buffer), " loaded", result, ", next", result, ";"}));
     loads += cat({"load_whole(next", result, ", ", chunk_at(x.address), "); "});
-    taken_ahead_.push_back(&x);
   }
   if (!loads.empty()) line("if (const i64 i = first; i < whole) { " + loads + "}");
   for (const Stmt& x : all) {
@@ -87,8 +80,8 @@ void KernelEmitter::several_chunks() {
   line("};");
   line("#pragma unroll 1");
   line("for (i64 j = first; j < whole; j += step) {");
-  for (const Stmt* x : taken_ahead_) {
-    line(cat({"held", std::to_string(x->result), " = next", std::to_string(x->result), ";"}));
+  for (const Stmt& x : s.body) {
+    if (x.ahead) line(cat({"loaded", std::to_string(x.result), " = next", std::to_string(x.result), ";"}));
   }
   if (!loads.empty()) line("if (const i64 i = j + step; i < whole) { " + loads + "}");
   line("chunk(j, Lanes<V>());");
@@ -99,29 +92,14 @@ void KernelEmitter::several_chunks() {
   loop_ = nullptr;
 }
 
-/// Loads of a thread's elements that wait for nothing, ahead of what is computed once a position: that may take as long
-/// as a trip to memory, and the compiler moves no load across a branch.
+/// Loads that come before all that is computed.
 void KernelEmitter::load_first() {
-  std::vector<int> written;
-  const std::vector<Stmt>& all = shape_.chunk_loop->body;
-  const bool waits = std::ranges::any_of(all, [](const Stmt& s) { return s.kind == StmtKind::kLoad; });
-  const auto may_read = [&](const Stmt& s) { return std::ranges::find(written, s.address.buffer) == written.end(); };
-  for (const Stmt& loop : all) {
-    if (!waits || is_sequential(loop.kind)) return;
-    if (loop.kind == StmtKind::kStore) written.push_back(loop.address.buffer);
-    if (loop.kind == StmtKind::kLoad && loop.bounds.empty() && loop.address.indirect.empty() && may_read(loop)) {
-      statement(loop);
-      loaded_first_.push_back(&loop);
-    }
-    if (loop.kind != StmtKind::kLanes) continue;
-    loop_ = &loop;
-    vars_[loop.vars[0]] = "(i + k)";
-    for (const Stmt& s : loop.body) {
-      if (s.kind == StmtKind::kStore) written.push_back(s.address.buffer);
-      const bool here = s.kind == StmtKind::kLoad && !is_uniform(s) && is_contiguous(s.address) && s.bounds.empty();
-      if (!here || !may_read(s)) continue;
-      load_chunk(s);
-      loaded_first_.push_back(&s);
+  for (const Stmt& s : shape_.chunk_loop->body) {
+    if (s.ahead) statement(s);
+    if (s.kind != StmtKind::kLanes) continue;
+    loop_ = &s;
+    for (const Stmt& inner : s.body) {
+      if (inner.ahead) load_chunk(inner);
     }
     loop_ = nullptr;
   }

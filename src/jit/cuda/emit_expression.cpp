@@ -56,7 +56,7 @@ std::string KernelEmitter::unrounded(const Stmt& s) {
       const Accumulator& acc = accs_[s.acc];
       const std::string type = type_name(register_lane(acc.dtype));
       const std::string kind = shape_.group_split ? "<true>" : has_two_rows() ? "<false, T>" : "";
-      std::string x = cat({"combine", kind, "(", acc.name, ", turn, [](", type, " x, ", type, " y) { return ",
+      std::string x = cat({"combine", kind, "(", acc.name, ", parity, [](", type, " x, ", type, " y) { return ",
                            functions_.primitive(acc.step, acc.dtype), "(x, y); })"});
       return is_small_signed(s.dtype) ? cast(acc.dtype, s.dtype, x) : x;
     }

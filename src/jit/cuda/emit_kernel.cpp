@@ -104,11 +104,15 @@ void KernelEmitter::body(const std::vector<Stmt>& statements) {
       if (first_group) line("}");
     } else if (s.kind == StmtKind::kShared || s.kind == StmtKind::kRegister) {
       continue;  // see scratch_rows and held_rows
+    } else if (s.kind == StmtKind::kHold) {
+      hold(s);
+    } else if (s.kind == StmtKind::kRelease) {
+      release(s);
     } else if (s.kind == StmtKind::kBarrier) {
       line(group_sync());
     } else if (in_split_ && !is_columns() && s.kind == StmtKind::kLoad && s.bounds.empty()) {
       number_of_iteration(s);
-    } else if (std::ranges::find(loaded_first_, &s) == loaded_first_.end()) {
+    } else if (!s.ahead) {  // else see load_first
       statement(s);
     }
   }
@@ -121,92 +125,38 @@ std::string KernelEmitter::extent(const Stmt& s) const {
 }
 
 void KernelEmitter::sequential(const Stmt& s) {
-  std::vector<Kept> kept = is_columns() ? find_kept(s) : std::vector<Kept>{};
-  for (const Kept& x : kept) transfer_kept(x, true);
-  const size_t before = kept_.size();
-  kept_.insert(kept_.end(), kept.begin(), kept.end());
   const std::string v = vars_[s.vars[0]];
-  segments(s, kept, true);
-  if (reads_ahead(s, kept)) line("#pragma unroll 8");
+  segments(s, true);
+  if (s.unroll > 0) line("#pragma unroll " + std::to_string(s.unroll));
   line("for (i64 " + v + " = 0, end_" + v + " = " + extent(s) + "; " + v + " < end_" + v + "; ++" + v + ") {");
   body(s.body);
-  segments(s, kept, false);
+  segments(s, false);
   line("}");
-  kept_.resize(before);
-  if (&s == shape_.split) {
-    for (Kept& x : kept) {
-      if (std::ranges::find(shape_.sums, x.buffer, &KernelShape::SplitSum::buffer) != shape_.sums.end())
-        x.name = "total" + std::to_string(x.buffer);
-    }
+  if (&s != shape_.split) return;
+  for (Kept& x : kept_) {
+    if (std::ranges::find(shape_.sums, x.buffer, &KernelShape::SplitSum::buffer) != shape_.sums.end())
+      x.name = "total" + std::to_string(x.buffer);
   }
-  for (const Kept& x : kept) transfer_kept(x, false);
 }
 
 /// Of a split loop that no groups share: the totals before the loop, or in it the end of each segment.
-void KernelEmitter::segments(const Stmt& s, const std::vector<Kept>& kept, bool before) {
+void KernelEmitter::segments(const Stmt& s, bool before) {
   if (&s != shape_.split) return;
   const std::string v = vars_[s.vars[0]], end = "end_" + v;
   if (!before) line("if ((" + v + " + 1) % a.segment == 0 || " + v + " + 1 == " + end + ") {");
   for (const auto& c : shape_.sums) {
-    const auto it = std::ranges::find(kept, c.buffer, &Kept::buffer);
-    if (it == kept.end()) raise<InternalError>("internal error: a column without registers");
+    const Kept* const kept = kept_of(c.buffer);
+    if (!kept) raise<InternalError>("internal error: a column without registers");
     const std::string total = "total" + std::to_string(c.buffer);
     if (!before) {
-      add_lanes(c, total + ".x[k]", it->name + ".x[k]");
-      lanes(it->name + ".x[k] = " + identity(c) + ";");
+      add_lanes(c, total + ".x[k]", kept->name + ".x[k]");
+      lanes(kept->name + ".x[k] = " + identity(c) + ";");
       continue;
     }
-    line(pack(c.buffer) + " " + total + " = " + it->name + ";");
-    lanes(it->name + ".x[k] = " + identity(c) + ";");
+    line(pack(c.buffer) + " " + total + " = " + kept->name + ";");
+    lanes(kept->name + ".x[k] = " + identity(c) + ";");
   }
   if (!before) line("}");
-}
-
-/// Whether no iteration writes to memory, so that the loads of several can be on their way at once.
-bool KernelEmitter::reads_ahead(const Stmt& loop, const std::vector<Kept>& kept) const {
-  bool writes = kept.empty();
-  for_each_statement(loop, [&](const Stmt& s, const Stmt*) {
-    writes = writes || s.kind == StmtKind::kCheckIndex ||
-             (s.kind == StmtKind::kStore && std::ranges::find(kept, s.address.buffer, &Kept::buffer) == kept.end());
-  });
-  return !writes;
-}
-
-/// Elements that the loop both reads and writes, in one place whatever its variable.
-std::vector<KernelEmitter::Kept> KernelEmitter::find_kept(const Stmt& loop) const {
-  struct Uses {
-    int loads = 0, stores = 0;
-    bool same = true;
-    Kept kept;
-  };
-  std::vector<Uses> uses(k_.buffers.size());
-  std::vector<VarId> inner;
-  for_each_statement(loop, [&](const Stmt& s, const Stmt*) {
-    if (is_sequential(s.kind)) inner.push_back(s.vars[0]);
-  });
-  for_each_statement(loop, [&](const Stmt& s, const Stmt* vector) {
-    if (!is_access(s)) return;
-    Uses& u = uses[s.address.buffer];
-    u.loads += s.kind != StmtKind::kStore;
-    u.stores += s.kind != StmtKind::kLoad;
-    if (!vector || !s.bounds.empty() || !s.address.indirect.empty()) {
-      u.same = false;
-      return;
-    }
-    const VarId v = vector->vars[0];
-    for (const VarId outer : inner) u.same = u.same && stride_of(s.address.map, outer) == IntRef{};
-    u.same = u.same && stride_of(s.address.map, v) != IntRef{};
-    if (u.kept.var < 0) {
-      u.kept = {s.address.buffer, "kept" + std::to_string(s.address.buffer) + "_" + std::to_string(loop.vars[0]),
-                s.address, v};
-    }
-    u.same = u.same && same_column(u.kept.address, u.kept.var, s.address, v);
-  });
-  std::vector<Kept> kept;
-  for (const Uses& u : uses) {
-    if (u.loads > 0 && u.stores > 0 && u.same && !kept_of(u.kept.buffer)) kept.push_back(u.kept);
-  }
-  return kept;
 }
 
 KernelEmitter::Local& KernelEmitter::define(const Stmt& s, bool varies) {

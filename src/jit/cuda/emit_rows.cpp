@@ -23,7 +23,7 @@ void KernelEmitter::rows() {
   scratch_rows();
   if (!shape_.thread_loops.empty() && shape_.vector > 1) line("const bool aligned = " + aligned() + ";");
   if (shape_.in_chunks() && shape_.vector > 1) held_rows();
-  if (k_.num_accs > 0) line("u32 turn = 0;");
+  if (k_.num_accs > 0) line("u32 parity = 0;");
   has_staged_rows() ? staged_positions() : body(k_.root.body);
   if (!has_two_rows()) return;
   line("};");
@@ -38,7 +38,7 @@ void KernelEmitter::rows() {
 
 /// Copies the rows of the first position that later loops read to shared memory. Blocks that walk go from there.
 void KernelEmitter::staged_positions() {
-  line("if constexpr (near) {");
+  line("if constexpr (staged) {");
   if (walks()) position("position");
   line("const int n = static_cast<int>(" + integer(shape_.thread_loops[0]->extents[0]) + ")" +
        (k_.row.rest ? " / V * V;" : ";"));
@@ -56,7 +56,7 @@ void KernelEmitter::staged_positions() {
     line("for (i64 now = position; now < a.positions; now += a.blocks) {");
     position("now");
   }
-  line("if constexpr (near) wait_for_copies();");
+  line("if constexpr (staged) wait_for_copies();");
   body(k_.root.body);
   if (walks()) line("}");
 }
@@ -81,7 +81,7 @@ void KernelEmitter::scratch_rows() {
 /// The text for rows of the size that is expected begins, which is that of all others too: as a template.
 void KernelEmitter::begin_row_sizes(const std::string& n) {
   std::string fits = "whole";
-  for (const auto& row : shape_.staged_rows) fits += cat({" && a.near", std::to_string(row.buffer), " >= 0"});
+  for (const auto& row : shape_.staged_rows) fits += cat({" && a.staged", std::to_string(row.buffer), " >= 0"});
   if (k_.row.chunks > 0) {
     const int all = shape_.vector * k_.row.threads, most = k_.row.chunks * all;
     fits += " && blockDim.x == " + std::to_string(k_.row.threads);
@@ -95,12 +95,12 @@ void KernelEmitter::begin_row_sizes(const std::string& n) {
   line("const bool fits = " + fits + ";");
   line("const auto row = [&](auto kind) {");
   line("constexpr int C = decltype(kind)::kChunks, N = decltype(kind)::kSure, T = decltype(kind)::kThreads;");
-  const std::string staged = has_staged_rows() ? ", near = T > 0;" : ";";
+  const std::string staged = has_staged_rows() ? ", staged = T > 0;" : ";";
   line(std::string("constexpr bool fits = ") + (k_.row.chunks > 0 ? "T > 0" : "false") + staged);
   line("const int step = V * (T > 0 ? T : blockDim.x);");
   for (const auto& row : shape_.staged_rows) {
     const std::string b = std::to_string(row.buffer), type = type_name(storage_lane(k_.buffers[row.buffer].dtype));
-    line(cat({type, "* const near", b, " = reinterpret_cast<", type, "*>(shared + a.near", b, ");"}));
+    line(cat({type, "* const staged", b, " = reinterpret_cast<", type, "*>(shared + a.staged", b, ");"}));
   }
 }
 
@@ -126,13 +126,11 @@ void KernelEmitter::held_rows() {
   }
   for (const auto& row : shape_.held) {
     const std::string b = std::to_string(row.buffer);
-    line(cat({pack(row.buffer), " held", b, "[C];"}));
+    line(cat({pack(row.buffer), " registers", b, "[C];"}));
     if (row.is_scratch)
       line(cat({"const bool stores", b, " = !fits", shape_.has_row_size() ? "" : " || a.step" + b + " == 0", ";"}));
   }
-  for (const auto& repeat : shape_.repeats) {
-    line(cat({"Pack<f32, V> repeat", std::to_string(repeat.first->result), "[C];"}));
-  }
+  for (const LocalId x : shape_.kept_values) line("Pack<f32, V> computed" + std::to_string(x) + "[C];");
 }
 
 /// Units are dealt out to the threads of the group in turn: unit j to thread j mod `lanes`.
@@ -273,7 +271,7 @@ bool KernelEmitter::may_deal_anew(const Stmt& s) const {
 /// A chunk of a staged row, on its way to shared memory.
 std::string KernelEmitter::copy_staged(const KernelShape::StagedRow& staged, const std::string& from) const {
   const std::string b = std::to_string(staged.buffer), type = type_name(storage_lane(k_.buffers[staged.buffer].dtype));
-  return cat({"copy_near<", type, ", V>(near", b, " + i, ", from, " + i); "});
+  return cat({"copy_staged<", type, ", V>(staged", b, " + i, ", from, " + i); "});
 }
 
 /// Rows that the loop is the last to read make room for the next position's: writes where those are, and returns what
@@ -290,7 +288,7 @@ std::string KernelEmitter::copy_next(const Stmt& s) {
     line("}();");
     copies += copy_staged(staged, "next" + b);
   }
-  if (!copies.empty()) line("const bool more = near && now + a.blocks < a.positions;");
+  if (!copies.empty()) line("const bool more = staged && now + a.blocks < a.positions;");
   return copies;
 }
 
@@ -324,7 +322,7 @@ void KernelEmitter::load_held(const Stmt& s, bool fits) {
     if (!is_first && (!is_used || access->kind == StmtKind::kStore)) continue;
     const Address& address = is_first ? row.hold->address : access->address;
     const VarId v = s.vars[0];
-    if (fits && is_read_ahead(row)) {
+    if (fits && row.hold->ahead) {
       if (is_first) add_load(first_iteration, address, v);
       continue;
     }
@@ -332,8 +330,8 @@ void KernelEmitter::load_held(const Stmt& s, bool fits) {
     const std::string b = std::to_string(row.buffer), at = row_at(address, v);
     const bool is_staged =
         std::ranges::find(shape_.staged_rows, row.buffer, &KernelShape::StagedRow::buffer) != shape_.staged_rows.end();
-    if (is_staged) loads += cat({"if constexpr (near) load_whole(held", b, "[c], near", b, " + i); else "});
-    loads += cat({"load_whole(held", b, "[c], ", at, " + i); "});
+    if (is_staged) loads += cat({"if constexpr (staged) load_whole(registers", b, "[c], staged", b, " + i); else "});
+    loads += cat({"load_whole(registers", b, "[c], ", at, " + i); "});
   }
   if (keeps_staged() && fits) {
     if (!always.empty() || !long_row.empty()) line(always + long_row);
@@ -350,7 +348,7 @@ void KernelEmitter::load_held(const Stmt& s, bool fits) {
 void KernelEmitter::add_load(Loads& loads, const Address& a, VarId v) {
   const std::string b = std::to_string(a.buffer);
   loads.places += cat({"const auto row", b, " = fixed_here(", buffer(a.buffer), " + (", affine(a.map, v), ")); "});
-  loads.chunks += cat({"load_whole(held", b, "[c], row", b, " + i); "});
+  loads.chunks += cat({"load_whole(registers", b, "[c], row", b, " + i); "});
 }
 
 void KernelEmitter::load_chunks(const std::string& condition, const Loads& loads) {
@@ -362,7 +360,7 @@ void KernelEmitter::load_chunks(const std::string& condition, const Loads& loads
 void KernelEmitter::load_next(const Stmt& s) {
   Loads loads;
   for (const auto& row : shape_.held) {
-    if (!is_read_ahead(row) || row.last != &s) continue;
+    if (!row.hold->ahead || row.last != &s) continue;
     std::string& iteration = vars_[shape_.group_split->vars[0]];
     const std::string name = std::exchange(iteration, "next");
     add_load(loads, row.hold->address, row.var());

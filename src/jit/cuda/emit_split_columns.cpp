@@ -11,7 +11,7 @@ namespace smolder::jit::cuda {
 
 /// As `columns`, where the threads of a block meet: all take the same way. A block may have several positions.
 void KernelEmitter::split_columns(const Stmt& vector) {
-  line("constexpr int U = " + std::to_string(shape_.at_once) + ";");
+  line("constexpr int U = " + std::to_string(shape_.group_split->unroll) + ";");
   line("const int groups = static_cast<int>(a.groups), group = threadIdx.y % groups;");
   line("const i64 place = static_cast<i64>(row) * (blockDim.y / groups) + threadIdx.y / groups;");
   line("const i64 position = smaller(place, a.positions - 1);");
@@ -63,9 +63,9 @@ void KernelEmitter::split_iterations(const Stmt& s) {
     lanes(cat({"own", b, ".x[k] = ", identity(c), ";"}));
   });
   line("__syncthreads();");
-  line("const int turns = smaller((end - round + segment - 1) / segment, groups);");
+  line("const int filled = smaller((end - round + segment - 1) / segment, groups);");
   each_sum([&](const KernelShape::SplitSum& c, const std::string& b) {
-    line(cat({"if (owns", b, ") sum", b, " = add_slots(sum", b, ", slots", b, " + slot, a.slot_size", b, ", turns, ",
+    line(cat({"if (owns", b, ") sum", b, " = add_slots(sum", b, ", slots", b, " + slot, a.slot_size", b, ", filled, ",
               step_of(c), ");"}));
   });
   line("if (V == 1 || round + span < all) __syncthreads();");
@@ -104,11 +104,11 @@ void KernelEmitter::column_segment(const Stmt& s) {
   line("const int begin = round + group * segment, stop = !mine ? 0 : alone ? end : smaller(begin + segment, end);");
   if (!shape_.ahead.empty()) places_ahead(s);
   line("#pragma unroll 1");
-  line("for (int turn = begin; turn < stop; turn += U) {");
+  line("for (int iteration = begin; iteration < stop; iteration += U) {");
   if (!shape_.ahead.empty()) load_ahead(s);
   line("#pragma unroll");
   line("for (int u = 0; u < U; ++u) {");
-  line("const int " + v + " = turn + u;");
+  line("const int " + v + " = iteration + u;");
   line("if (" + v + " < stop) {");
   in_split_ = true;
   body(s.body);
@@ -157,7 +157,7 @@ std::string KernelEmitter::identity(const KernelShape::SplitSum& c) const {
 /// Where what the segment's iterations load is.
 void KernelEmitter::places_ahead(const Stmt& s) {
   for_each_statement(s, [&](const Stmt& x, const Stmt* vector) {
-    if (!is_ahead(x) || !x.bounds.empty()) return;
+    if (!x.ahead || !x.bounds.empty()) return;
     std::string& iteration = vars_[s.vars[0]];
     const std::string name = std::exchange(iteration, "begin");
     vars_[vector->vars[0]] = "i";
@@ -178,9 +178,9 @@ void KernelEmitter::load_ahead(const Stmt& s) {
   line(entry_ + "_loads<V> loads[U];");
   line("#pragma unroll");
   line("for (int u = 0; u < U; ++u) {");
-  line(cat({"if (const int ", v, " = turn + u; ", v, " < stop) {"}));
+  line(cat({"if (const int ", v, " = iteration + u; ", v, " < stop) {"}));
   for_each_statement(s, [&](const Stmt& x, const Stmt* vector) {
-    if (!is_ahead(x) || is_made_once(x)) return;
+    if (!x.ahead || is_made_once(x)) return;
     const std::string number = std::to_string(x.result), to = "load_whole(loads[u].raw" + number + ", ";
     vars_[vector->vars[0]] = "i";
     if (!x.bounds.empty()) {

@@ -54,28 +54,15 @@ void KernelEmitter::end_segment() {
   }
 }
 
-/// Rows of an iteration that are on their way when the iteration before ends.
-bool KernelEmitter::is_read_ahead(const KernelShape::HeldRow& row) const {
-  return shape_.group_split && has_two_rows() && !row.is_written() &&
-         std::ranges::any_of(shape_.group_split->body, [&](const Stmt& s) { return &s == row.first; });
-}
-
 /// A number that all lanes load. It is used at once: as long as it may not have been, whatever its register is written
 /// with waits for all loads, those of the next iteration too.
 void KernelEmitter::number_of_iteration(const Stmt& s) {
   const Local& l = define(s, false);
   const std::string ahead = "ahead" + std::to_string(s.result);
-  const bool is_ahead = is_number_ahead(s);
-  const std::string raw = is_ahead ? ahead : cat({buffer(s.address.buffer), "[", element(s.address), "]"});
+  const std::string raw = s.ahead ? ahead : cat({buffer(s.address.buffer), "[", element(s.address), "]"});
   line(cat(
       {"const ", type_name(register_lane(l.dtype)), " ", l.name, " = ", loaded(s.dtype, "same(" + raw + ")"), ";"}));
-  if (is_ahead) line(cat({"if (next < end) ", ahead, " = ", number_at(s, "next"), ";"}));
-}
-
-/// Whether such a number is on its way an iteration before.
-bool KernelEmitter::is_number_ahead(const Stmt& s) const {
-  return s.kind == StmtKind::kLoad && s.bounds.empty() && s.address.indirect.empty() &&
-         !k_.buffers[s.address.buffer].write;
+  if (s.ahead) line(cat({"if (next < end) ", ahead, " = ", number_at(s, "next"), ";"}));
 }
 
 std::string KernelEmitter::number_at(const Stmt& s, const std::string& iteration) {
@@ -100,7 +87,7 @@ void KernelEmitter::split_rows(const Stmt& s) {
   line("const int begin = round + segment * s, stop = smaller(begin + segment, end);");
   begin_segment();
   for (const Stmt& x : s.body) {
-    if (!is_number_ahead(x)) continue;
+    if (!x.ahead) continue;
     line(cat({type_name(storage_lane(x.dtype)), " ahead", std::to_string(x.result), " = begin < stop ? ",
               number_at(x, "begin"), " : ", type_name(storage_lane(x.dtype)), "();"}));
   }
@@ -115,7 +102,7 @@ void KernelEmitter::split_rows(const Stmt& s) {
   end_segment();
   line("}");
   line("__syncthreads();");
-  line("const int turns = smaller((end - round + segment - 1) / segment, segments);");
+  line("const int filled = smaller((end - round + segment - 1) / segment, segments);");
   for (size_t i = 0; i < shape_.sums.size(); ++i) add_in_order(i);
   line("__syncthreads();");
   line("}");
@@ -147,9 +134,9 @@ void KernelEmitter::common_rows() {
 void KernelEmitter::add_in_order(size_t column) {
   const KernelShape::SplitSum& c = shape_.sums[column];
   const std::string b = std::to_string(c.buffer);
-  line(cat({"add_turns<V>(", std::to_string(column), ", ", std::to_string(shape_.sums.size()), ", sums", b, ", ",
+  line(cat({"add_segments<V>(", std::to_string(column), ", ", std::to_string(shape_.sums.size()), ", sums", b, ", ",
             c.has_initial() ? "round == 0, " + initial(c) : "false, " + identity(c), ", slots", b, ", a.slot_size", b,
-            ", turns, ", extent(*c.vector), shape_.vector > 1 ? ", aligned, " : ", false, ", step_of(c), ");"}));
+            ", filled, ", extent(*c.vector), shape_.vector > 1 ? ", aligned, " : ", false, ", step_of(c), ");"}));
 }
 
 /// Adds to a segment.

@@ -125,30 +125,24 @@ void KernelEmitter::update(const Stmt& s) {
 }
 
 void KernelEmitter::varying_value(const Stmt& s) {
-  const std::string x = declare_lanes(s), kept = repeat_of(&KernelShape::Repeat::again, s);
-  if (!kept.empty()) {
+  const std::string x = declare_lanes(s);
+  if (s.again >= 0) {
     line("if constexpr (V > 1 && fits) {");
-    lanes(x + " = " + kept + ";");
+    lanes(x + " = " + kept_value(s.again) + ";");
     line("} else {");
   }
   if (!random_lanes(s) && !exp_lanes(s) && !rare_lanes(s) && !div_lanes(s) && !divide_chunk(s)) {
     lanes(x + " = " + unrounded(s) + ";");
   }
-  if (!kept.empty()) line("}");
+  if (s.again >= 0) line("}");
   if (rounds(s)) {
     line(std::string("round_lanes_") + (s.dtype == DType::kFloat16 ? "f16(" : "bf16(") + locals_[s.result].name + ");");
   }
-  if (const std::string keeps = repeat_of(&KernelShape::Repeat::first, s); !keeps.empty()) {
+  if (std::ranges::find(shape_.kept_values, s.result) != shape_.kept_values.end()) {
     line("if constexpr (V > 1 && fits) {");
-    lanes(keeps + " = " + x + ";");
+    lanes(kept_value(s.result) + " = " + x + ";");
     line("}");
   }
-}
-
-/// Where the thread keeps what a statement computes of a row that fits, for when it comes again.
-std::string KernelEmitter::repeat_of(const Stmt* KernelShape::Repeat::* which, const Stmt& s) const {
-  const auto it = std::ranges::find(shape_.repeats, &s, which);
-  return it == shape_.repeats.end() ? "" : "repeat" + std::to_string(it->first->result) + "[c].x[k]";
 }
 
 /// The load of the halves with which an update computes a float32 maximum or minimum as they lie in a chunk; else null.

@@ -148,6 +148,7 @@ class RowHolder {
 }  // namespace
 
 void hold_rows(Kernel& k) {
+  if (chunk_loop(k)) return;
   const KernelShape shape = shape_of(k);
   if (!shape.in_chunks() || shape.vector == 1) return;
   RowHolder holder(k, shape);

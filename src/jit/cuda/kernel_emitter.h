@@ -49,12 +49,12 @@ class KernelEmitter {
     std::string side() const { return sides == 1 ? name : name + "[k / " + std::to_string(kUnit) + "]"; }
     std::string address() const { return (sides == 1 ? "&" : "") + name; }
   };
-  /// A buffer's element that a sequential loop updates and that a thread keeps in registers meanwhile (columns).
+  /// Elements that a thread has in registers from `hold` to `release` (columns).
   struct Kept {
     int buffer = -1;
     std::string name;
     Address address;
-    VarId var = -1;  ///< of the vector loop in `address`
+    VarId var = -1;  ///< of the thread's elements in `address`
   };
 
   // -- the kernel (emit_kernel.cpp)
@@ -64,9 +64,7 @@ class KernelEmitter {
   void body(const std::vector<Stmt>& statements);
   std::string extent(const Stmt& s) const;
   void sequential(const Stmt& s);
-  void segments(const Stmt& s, const std::vector<Kept>& kept, bool before);
-  bool reads_ahead(const Stmt& loop, const std::vector<Kept>& kept) const;
-  std::vector<Kept> find_kept(const Stmt& loop) const;
+  void segments(const Stmt& s, bool before);
   void statement(const Stmt& s);
   void number(const Stmt& s);
   void declare(const Stmt& acc);
@@ -74,6 +72,7 @@ class KernelEmitter {
   void line(const std::string& text);
   Local& define(const Stmt& s, bool varies);
   bool is_columns() const { return shape_.chunk_loop != nullptr; }
+  bool is_coarsened() const { return is_columns() && shape_.chunk_loop->coarsened; }
   /// The number of the block in its call.
   std::string block() const { return k_.together ? "block" : "blockIdx.x"; }
   std::string group_sync() const { return shape_.group_split ? "group_sync<true>();" : "group_sync();"; }
@@ -142,7 +141,6 @@ class KernelEmitter {
   void end_column_sums();
   void places_ahead(const Stmt& s);
   void load_ahead(const Stmt& s);
-  bool is_ahead(const Stmt& s) const { return std::ranges::find(shape_.ahead, &s) != shape_.ahead.end(); }
   /// Whether such a load is made once for all iterations.
   bool is_made_once(const Stmt& s) const { return is_same_in_iterations(s, shape_.group_split->vars[0]); }
   std::string raw_ahead(const Stmt& s) const {
@@ -164,9 +162,7 @@ class KernelEmitter {
   bool is_common(const Address& a) const;
   void add_in_order(size_t column);
   void number_of_iteration(const Stmt& s);
-  bool is_number_ahead(const Stmt& s) const;
   std::string number_at(const Stmt& s, const std::string& iteration);
-  bool is_read_ahead(const KernelShape::HeldRow& row) const;
   void combine(const Stmt& s);
 
   // -- loops over elements (emit_vector.cpp)
@@ -175,7 +171,7 @@ class KernelEmitter {
   void varying(const Stmt& s);
   void update(const Stmt& s);
   void varying_value(const Stmt& s);
-  std::string repeat_of(const Stmt* KernelShape::Repeat::* which, const Stmt& s) const;
+  std::string kept_value(LocalId x) const { return "computed" + std::to_string(x) + "[c].x[k]"; }
   bool random_lanes(const Stmt& s);
   bool exp_lanes(const Stmt& s);
   bool rare_lanes(const Stmt& s);
@@ -203,6 +199,8 @@ class KernelEmitter {
   void varying_store(const Stmt& s);
   void store_chunk(const Stmt& s, const std::string& x);
   void store_joined(const Stmt& s);
+  void hold(const Stmt& s);
+  void release(const Stmt& s);
   void transfer_kept(const Kept& kept, bool load);
   const Kept* kept_of(int buffer) const;
   bool is_contiguous(const Address& a) const { return is_contiguous(a, loop_->vars[0]); }
@@ -244,12 +242,11 @@ class KernelEmitter {
   std::vector<Accumulator> accs_;
   std::vector<std::string> vars_;  ///< by VarId: its value
   std::vector<Kept> kept_;
-  std::vector<const Stmt*> loaded_first_;  ///< loads whose chunks `load_first` took
-  std::vector<const Stmt*> taken_ahead_;   ///< loads of the next chunk, which `several_chunks` makes
-  const Stmt* loop_ = nullptr;             ///< the vector loop whose lanes are being written
-  std::vector<std::string> rows_at_;       ///< of this loop: what `at0`, `at1` and so on are
-  int outs_ = 0;                           ///< chunks on their way to memory
-  bool in_split_ = false;                  ///< in a loop whose segments groups take side by side
+  int held_ = 0;                      ///< elements that were held so far
+  const Stmt* loop_ = nullptr;        ///< the vector loop whose lanes are being written
+  std::vector<std::string> rows_at_;  ///< of this loop: what `at0`, `at1` and so on are
+  int outs_ = 0;                      ///< chunks on their way to memory
+  bool in_split_ = false;             ///< in a loop whose segments groups take side by side
 };
 
 }  // namespace smolder::jit::cuda

@@ -133,7 +133,7 @@ void plan_split_columns(LaunchPlan& plan, const KernelShape& shape, std::span<co
     return;
   }
   // Where much is computed segments are longer, for the sake of what a thread does once.
-  int64_t group = std::min<int64_t>(power(chunks), shape.at_once < kFewAtOnce ? 2 * kWide : kWide);
+  int64_t group = std::min<int64_t>(power(chunks), shape.group_split->unroll < kFewAtOnce ? 2 * kWide : kWide);
   while (group > kNarrow && rows * ceil_div(chunks, group) < kFewBlocks) group /= 2;
   int64_t groups = std::clamp<int64_t>(segments_of(shape, ints), shape.vector, kColumnThreads / group);
   int64_t side = std::clamp<int64_t>(kFewThreads / group / groups, 1, power(rows)), itemsizes = 0;
@@ -172,7 +172,7 @@ void plan_columns(LaunchPlan& plan, const Schedule& schedule, std::span<const in
     plan_split_columns(plan, shape, ints, rows, threads, shared_limit);
     return;
   }
-  if (shape.takes_several && rows * threads >= kSeveral * kManyThreads) plan.chunks = kSeveral;
+  if (shape.chunk_loop->coarsened && rows * threads >= kSeveral * kManyThreads) plan.chunks = kSeveral;
   // Blocks of several rows find in the first-level cache what is next to what one row loads.
   const int64_t widest = shape.transposed ? kWarp : plan.chunks > 1 ? kSeveralThreads : kColumnThreads;
   const int64_t group = together && flat ? widest : share_of(ceil_div(threads, plan.chunks), widest);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "smolder/jit/cuda/keep_values.h"
 #include "smolder/jit/cuda/schedule.h"
 #include "smolder/jit/cuda/stage_rows.h"
 

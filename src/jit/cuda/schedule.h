@@ -1,6 +1,7 @@
 // A kernel's schedule: its loops mapped to threads (map_threads.h), segments of sums (split_sums.h), tiles
-// (transpose_tiles.h), barriers (barriers.h), rows in registers (hold_rows.h) and in shared memory (stage_rows.h), and
-// what follows from these for the code (shape.h). It follows from the kernel alone, so that the generator, which writes
+// (transpose_tiles.h), barriers (barriers.h), elements, rows and values in registers (hold_columns.h, hold_rows.h,
+// keep_values.h), rows in shared memory (stage_rows.h), loads that are made early (load_ahead.h), and what follows from
+// these for the code (shape.h). It follows from the kernel alone, so that the generator, which writes
 // the code, and the launch, which knows the sizes, agree.
 // docs/architecture/cuda_kernels.md has the reasons.
 #pragma once

@@ -20,73 +20,17 @@ bool is_costly(const Kernel& k) {
   return costly;
 }
 
-/// Whether a vector loop computes of each element what another does.
-bool is_same(const Kernel& k, const Stmt& loop, LocalId x, const Stmt& other, LocalId y) {
-  if (x == y) return true;
-  const auto a = std::ranges::find(loop.body, x, &Stmt::result), b = std::ranges::find(other.body, y, &Stmt::result);
-  if (a == loop.body.end() || b == other.body.end() || a->kind != b->kind || a->dtype != b->dtype) return false;
-  if (a->kind == StmtKind::kLoad) {
-    return !k.buffers[a->address.buffer].write && a->address.buffer == b->address.buffer && a->bounds.empty() &&
-           b->bounds.empty() && same_column(a->address, loop.vars[0], b->address, other.vars[0]);
-  }
-  if (a->kind != StmtKind::kPrimitive || a->op != b->op) return false;
-  return std::ranges::equal(a->args, b->args, [&](LocalId p, LocalId q) { return is_same(k, loop, p, other, q); });
-}
-
-}  // namespace
-
-std::vector<KernelShape::Repeat> repeats_of(const Kernel& k, const Accesses& facts) {
-  std::vector<KernelShape::Repeat> all;
-  const auto is_costly = [](const Stmt& s) {
-    return s.kind == StmtKind::kPrimitive && s.dtype == DType::kFloat32 && op_cost(s.op) >= kCostly;
-  };
-  for (size_t i = 1; i < facts.vectors.size(); ++i) {
-    for (const Stmt& again : facts.vectors[i]->body) {
-      if (!is_costly(again)) continue;
-      for (size_t j = 0; j < i; ++j) {
-        const Stmt& loop = *facts.vectors[j];
-        const auto first = std::ranges::find_if(
-            loop.body, [&](const Stmt& s) { return is_same(k, loop, s.result, *facts.vectors[i], again.result); });
-        if (first == loop.body.end()) continue;
-        all.push_back({&*first, &again});
-        break;
-      }
-    }
-  }
-  return all;
-}
-
-namespace {
-
-/// Whether a thread may take several chunks of the kernel's one vector loop, and it pays.
-bool takes_several(const Kernel& k, const KernelShape& shape) {
-  if (k.root.vars.empty() || shape.vector == 1 || shape.transposed || !shape.chunks.loads.empty()) return false;
-  const auto count = [&](StmtKind kind) { return std::ranges::count(body_of(k), kind, &Stmt::kind); };
-  return std::ranges::none_of(body_of(k), is_sequential, &Stmt::kind) && count(StmtKind::kLanes) == 1 &&
-         count(StmtKind::kLoad) > 0 && body_of(k).back().kind == StmtKind::kLanes;
-}
-
-/// Finds loads that iterations of a split loop make whatever happens, of what none of them writes.
-void find_ahead(const Kernel& k, KernelShape& out) {
-  // An iteration of many statements has enough loads of its own on their way, and another one doubles what is compiled.
-  constexpr int kFewStatements = 4, kManyStatements = 64;
+/// Loads that are made before their iteration, and what registers they leave.
+void find_ahead(KernelShape& out) {
   constexpr int64_t kManyBytes = 128;  // of a thread's loads at once: half of its registers, of four blocks
-  int statements = -1 * static_cast<int>(out.sums.size());
-  for_each_statement(*out.group_split, [&](const Stmt& s, const Stmt* vector) {
-    ++statements;
-    if (s.kind != StmtKind::kLoad || !vector || k.buffers[s.address.buffer].write) return;
-    const bool whole = s.bounds.empty() || std::ranges::find(out.chunks.loads, &s) != out.chunks.loads.end();
-    if (whole && s.address.indirect.empty() && stride_of(s.address.map, vector->vars[0]) == IntRef{1})
-      out.ahead.push_back(&s);
-  });
-  const int loads = static_cast<int>(out.ahead.size());
-  out.at_once = statements > kManyStatements ? 1 : statements - loads > kFewStatements ? 2 : 4;
   int64_t bytes = 0;
-  for (const Stmt* load : out.ahead) {
-    if (!is_same_in_iterations(*load, out.group_split->vars[0]))
-      bytes += out.vector * static_cast<int64_t>(itemsize(load->dtype));
-  }
-  if (bytes * out.at_once > kManyBytes) out.split_blocks = 2;
+  for_each_statement(*out.group_split, [&](const Stmt& s, const Stmt*) {
+    if (!s.ahead) return;
+    out.ahead.push_back(&s);
+    if (!is_same_in_iterations(s, out.group_split->vars[0]))
+      bytes += out.vector * static_cast<int64_t>(itemsize(s.dtype));
+  });
+  if (bytes * out.group_split->unroll > kManyBytes) out.split_blocks = 2;
 }
 
 /// Reads `register`, `hold` and `release`.
@@ -139,7 +83,7 @@ void find_split(const Kernel& k, const Accesses& facts, KernelShape& out) {
   out.group_split = out.split;
   if (out.group_split->limit != IntRef{}) out.split_threads = static_cast<int>(out.group_split->limit.constant);
   if (out.chunk_loop) {
-    find_ahead(k, out);
+    find_ahead(out);
     return;
   }
   for (auto& c : out.sums) c.in_registers = registers_for(k, c.buffer) != nullptr;
@@ -188,7 +132,6 @@ KernelShape column_shape(const Kernel& k, const Accesses& facts) {
   shape.uses_between = uses_between(facts);
   if (shape.vector > 1) shape.chunks = chunks_of(k, shape.vector);
   shape.transposed = tile_loop(k) || !transposed_accesses(k, facts).empty();
-  shape.takes_several = takes_several(k, shape);
   // Each lane of such a load is a branch. With 21 of them this text took half of the time that compiling took.
   constexpr auto kManyBounds = 8;
   shape.only_regular =
@@ -208,11 +151,14 @@ KernelShape row_shape(const Kernel& k, const Accesses& facts) {
     shape.sides = k.row.sides;
     const bool staged_chunks = k.row.chunks > 0 && k.row.staged > 0;
     shape.held_chunks = k.row.chunks > 0 && !staged_chunks ? k.row.chunks : kAtOnce / shape.vector;
-    if (staged_chunks) shape.repeats = repeats_of(k, facts);
   }
   constexpr int kManyStatements = 32;
   int statements = 0;
-  for_each_statement(k.root, [&](const Stmt& s, const Stmt* vector) { statements += vector && !is_placement(s.kind); });
+  for_each_statement(k.root, [&](const Stmt& s, const Stmt* vector) {
+    statements += vector && !is_placement(s.kind);
+    const bool is_known = std::ranges::find(shape.kept_values, s.again) != shape.kept_values.end();
+    if (s.again >= 0 && !is_known) shape.kept_values.push_back(s.again);
+  });
   shape.is_long = statements > kManyStatements;
   shape.chunks = chunks_of(k, shape.vector, true);
   // Where there are texts for two lengths of rows a third is not worth the time to compile it.

@@ -1,5 +1,4 @@
-// Facts of a scheduled kernel that the generator and the launch ask for often: where its rows and sums are, which its
-// statements say, and which loads are made ahead, which they do not.
+// Facts of a scheduled kernel that the generator and the launch ask for often. All of them follow from its statements.
 #pragma once
 
 #include <cstdint>
@@ -62,18 +61,13 @@ struct KernelShape {
   /// Blocks of a multiprocessor that go from position to position: as the last loop reads staged rows, the next
   /// position's take their place. 0: a block has one position.
   int staged_blocks = 0;
-  /// A value that a loop computes again. Where staged rows are in chunks, threads keep it.
-  struct Repeat {
-    const Stmt *first, *again;
-  };
-  std::vector<Repeat> repeats;
+  std::vector<LocalId> kept_values;  ///< that later loops compute again (keep_values.h)
 
   // -- columns
   const Stmt* chunk_loop = nullptr;  ///< the thread loop; null: rows
   bool transposed = false;           ///< neighbours of a loaded element are at the next positions
-  bool takes_several = false;  ///< what is loaded and computed once a position takes long beside one chunk of a thread
-  bool only_regular = false;   ///< irregular chunks are taken element by element: a text for them would be the longest
-  bool uses_between = false;   ///< chunks of spread accesses are taken with what lies between
+  bool only_regular = false;  ///< irregular chunks are taken element by element: a text for them would be the longest
+  bool uses_between = false;  ///< chunks of spread accesses are taken with what lies between
 
   // -- sums over iterations
   const Stmt* split = nullptr;        ///< the split loop (split_sums.h)
@@ -91,15 +85,11 @@ struct KernelShape {
   std::vector<SplitSum> sums;
   int split_threads = kMostRowThreads;  ///< rows: of a block
   int split_blocks = 4;                 ///< columns: that a multiprocessor has registers for
-  int at_once = 1;                      ///< columns: iterations of a segment that are on their way at once
-  std::vector<const Stmt*> ahead;       ///< columns: loads that are on their way before their iteration
+  std::vector<const Stmt*> ahead;       ///< columns: loads that are made before their iteration (load_ahead.h)
 };
 
 /// Refers to statements of the kernel, which is scheduled and must outlive it.
 KernelShape shape_of(const Kernel& scheduled);
-
-/// A value that a loop computes as an earlier one did, and that is costly.
-std::vector<KernelShape::Repeat> repeats_of(const Kernel& scheduled, const Accesses& accesses);
 
 /// Where there are reductions, elements of a loop of this extent are dealt out in units of neighbours, as many as
 /// these, of which the last may be short, or one by one where that would leave a rest of a row that is not long.

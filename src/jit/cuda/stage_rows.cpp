@@ -61,8 +61,7 @@ class RowStager {
     std::vector<LocalId> needed;
     for (size_t i = loop.body.size(); i-- > 0;) {
       const Stmt& s = loop.body[i];
-      const bool is_kept = std::ranges::find(shape_.repeats, &s, &KernelShape::Repeat::again) != shape_.repeats.end();
-      if (is_kept || (s.result >= 0 && std::ranges::find(needed, s.result) == needed.end())) continue;
+      if (s.again >= 0 || (s.result >= 0 && std::ranges::find(needed, s.result) == needed.end())) continue;
       if (s.kind == StmtKind::kLoad && s.address.buffer == buffer) return true;
       needed.insert(needed.end(), s.args.begin(), s.args.end());
       for (const auto& index : s.address.indirect) needed.push_back(index.index);
@@ -96,6 +95,7 @@ class RowStager {
 }  // namespace
 
 void stage_rows(Kernel& k) {
+  if (chunk_loop(k)) return;
   const KernelShape shape = shape_of(k);
   if (shape.in_chunks()) RowStager(k, shape).run(k.root.body);
 }

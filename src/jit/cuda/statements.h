@@ -24,6 +24,10 @@ inline const Stmt* chunk_loop(const Kernel& k) {
   const std::vector<Stmt>& all = tile_loop(k) ? tile_loop(k)->body : k.root.body;
   return !all.empty() && all.back().chunk > 0 ? &all.back() : nullptr;
 }
+inline Stmt* chunk_loop(Kernel& k) {
+  std::vector<Stmt>& all = tile_loop(k) ? k.root.body[0].body : k.root.body;
+  return !all.empty() && all.back().chunk > 0 ? &all.back() : nullptr;
+}
 /// The statements of a position.
 inline const std::vector<Stmt>& body_of(const Kernel& k) { return chunk_loop(k) ? chunk_loop(k)->body : k.root.body; }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <map>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
@@ -12,6 +13,7 @@
 #include "smolder/ir/scalar/emit.h"
 #include "smolder/ir/scalar/evaluate.h"
 #include "smolder/ir/scalar/random.h"
+#include "smolder/jit/loop/loop_races.h"
 
 namespace smolder::jit {
 
@@ -47,106 +49,6 @@ V evaluate(scalar::Primitive p, DType t, std::span<const V> args) {
   return scalar::emit_primitive(b, p, t, args);
 }
 
-/// Who touched places of memory since the last barrier. Threads are numbered within their group; groups, which no
-/// barrier joins, by position.
-class Races {
- public:
-  static constexpr int kAll = -1;  ///< all threads of a group
-
-  void next_position() {
-    ++position_;
-    ++phase_;
-  }
-  void barrier() { ++phase_; }
-  /// Of threads that run one after the other here, each begins where the first did.
-  int64_t phase() const { return phase_; }
-  void begin_thread(int64_t phase) { phase_ = phase; }
-  /// Iterations of a split loop are of segments, which no barrier joins until it ends.
-  void begin_split() { split_ = ++splits_; }
-  void segment(int64_t segment) { segment_ = segment; }
-  void end_split() {
-    split_ = 0;
-    ++phase_;
-  }
-
-  /// Throws InternalError where the access and an earlier one may come in either order, and one of them writes. `own`:
-  /// the memory is each group's own.
-  void touch(const Kernel& k, int buffer, const void* place, int64_t element, int thread, bool writes, bool own) {
-    Place& p = places_[place];
-    if (own && p.read.position != position_ && p.written.position != position_) p = {};
-    const Touch now{position_, phase_, split_, segment_, thread};
-    const bool races = p.written.races(now) || (writes && p.read.races(now));
-    SMOLDER_CHECK(!races, InternalError, "internal error: two threads touch b", buffer, "[", element,
-                  "] without a barrier between them, and one writes it, in\n", print(k));
-    Touch& last = writes ? p.written : p.read;
-    // Of several readers no one is the only one.
-    if (!writes && last.position >= 0 && last.position != now.position) {
-      last.position = kSeveral;
-    } else if (!writes && last.split != 0 && last.split == now.split && last.segment != now.segment) {
-      last.segment = kSeveral;
-    } else if (!writes && last.phase == now.phase && last.thread != now.thread) {
-      last.thread = kAll;
-    } else if (last.position != kSeveral) {
-      last = now;
-    }
-  }
-
- private:
-  static constexpr int64_t kNone = -1, kSeveral = -2;
-  struct Touch {
-    int64_t position = kNone, phase = 0, split = 0, segment = 0;
-    int thread = 0;
-    /// Whether a later access of another kind may come before this one.
-    bool races(const Touch& later) const {
-      if (position == kNone) return false;
-      if (position != later.position) return true;
-      if (split != 0 && split == later.split && segment != later.segment) return true;
-      return phase == later.phase && (thread == kAll || thread != later.thread);
-    }
-  };
-  struct Place {
-    Touch read, written;
-  };
-  std::unordered_map<const void*, Place> places_;
-  int64_t position_ = 0, phase_ = 0, split_ = 0, splits_ = 0, segment_ = 0;
-};
-
-/// Elements that one thread keeps in registers, and those that are staged in shared memory: what the device's memory
-/// says of them may be old, or what they say.
-class Placements {
- public:
-  void next_position() {
-    held_.clear();
-    staged_.clear();
-  }
-  void end_split() { staged_.clear(); }
-  void run(const Stmt& s, const void* place, int thread) {
-    if (s.kind == StmtKind::kHold) held_[place] = {thread, false};
-    if (s.kind == StmtKind::kRelease) held_.erase(place);
-    if (s.kind == StmtKind::kStage) staged_.insert(place);
-    if (s.kind == StmtKind::kUnstage) staged_.erase(place);
-  }
-  /// Throws InternalError where the access is not the one that memory stands for.
-  void touch(const Kernel& k, int buffer, const void* place, int64_t element, int thread, bool writes) {
-    if (held_.empty() && staged_.empty()) return;  // most accesses
-    const auto held = held_.find(place);
-    const bool misses = held != held_.end() && held->second.thread != thread && (writes || held->second.is_written);
-    SMOLDER_CHECK(!misses, InternalError, "internal error: a thread touches b", buffer, "[", element,
-                  "], which another keeps in registers, in\n", print(k));
-    SMOLDER_CHECK(!writes || !staged_.contains(place), InternalError, "internal error: a thread writes b", buffer, "[",
-                  element, "], which is staged in shared memory, in\n", print(k));
-    if (held != held_.end() && writes) held->second.is_written = true;
-  }
-
- private:
-  struct Held {
-    int thread;
-    bool is_written;
-  };
-  std::unordered_map<const void*, Held> held_;
-  std::unordered_set<const void*> staged_;
-};
-
 class Interpreter {
  public:
   Interpreter(const Kernel& k, void* const* buffers, const int64_t* ints, const uint64_t* scalars, uint32_t* errors,
@@ -177,6 +79,7 @@ class Interpreter {
       go_to(position);
       races_.next_position();
       placements_.next_position();
+      computed_.clear();
       body(root);
     }
   }
@@ -194,6 +97,7 @@ class Interpreter {
 
   void note_dtypes(const Stmt& s) {
     if (s.result >= 0) locals_[s.result].dtype = result_dtype(s);
+    if (s.again >= 0) computed_again_.insert(s.again);
     for (const Stmt& inner : s.body) note_dtypes(inner);
   }
 
@@ -240,6 +144,7 @@ class Interpreter {
     if (writes && is_fixed && thread_ != Races::kAll && !is_last_) return place;
     const int thread = thread_ != Races::kAll ? thread_ : writes ? 0 : Races::kAll;
     races_.touch(k_, a.buffer, place, element, thread, writes, is_own(a.buffer));
+    if (chunks_) placements_.touch_lane(k_, a.buffer, place, element, lane_);
     placements_.touch(k_, a.buffer, place, element, thread, writes);
     return place;
   }
@@ -249,8 +154,23 @@ class Interpreter {
   /// What is only read is fetched here.
   void placement(const Stmt& s) {
     const bool fetches = s.kind == StmtKind::kHold || s.kind == StmtKind::kStage;
-    if (fetches && !k_.buffers[s.address.buffer].write) touch(s.address, false);
-    placements_.run(s, place_of(s.address.buffer, at(s.address)), thread_);
+    const auto place = [&] {
+      if (fetches && !k_.buffers[s.address.buffer].write) fetch(s);
+      placements_.run(s, place_of(s.address.buffer, at(s.address)), thread_);
+    };
+    if (!chunks_) return place();
+    int64_t& i = vars_[chunks_->vars[0]];  // in a loop of chunks: of all of its elements
+    const int64_t first = i;
+    if (s.kind == StmtKind::kRelease) placements_.release_chunk(s.address.buffer);
+    for (i = lanes_.first; i < lanes_.second; ++i) {
+      place();
+      if (s.kind == StmtKind::kHold) placements_.hold_lane(s.address.buffer, place_of(s.address.buffer, at(s.address)));
+    }
+    i = first;
+  }
+  char* fetch(const Stmt& s) {
+    if (s.ahead) races_.touch_early(k_, s.address.buffer, place_of(s.address.buffer, at(s.address)), at(s.address));
+    return touch(s.address, false);
   }
 
   void body(const Stmt& s) {
@@ -293,6 +213,7 @@ class Interpreter {
 
   /// Each thread's chunk, through the whole body.
   void chunks(const Stmt& s, Range elements, int64_t first_thread = 0) {
+    chunks_ = &s;
     row_end_ = k_.root.vars.empty() ? elements.second : extent_of(s);
     const int64_t phase = races_.phase();
     for (int64_t i = elements.first; i < elements.second; i += s.chunk) {
@@ -303,6 +224,7 @@ class Interpreter {
       body(s);
     }
     thread_ = Races::kAll;
+    chunks_ = nullptr;
   }
 
   void lanes(const Stmt& s) {
@@ -310,6 +232,7 @@ class Interpreter {
     for (int64_t i = lanes_.first; i < lanes_.second; ++i) {
       is_last_ = i == row_end_ - 1;
       vars_[s.vars[0]] = i;
+      lane_ = static_cast<int>(i - lanes_.first);
       body(s);
     }
   }
@@ -352,7 +275,8 @@ class Interpreter {
   /// Each segment's own from the identity on, and the segments' in order.
   void combine(const Stmt& s) {
     const int64_t element = at(s.address);
-    char* const place = memory(s.address.buffer) + element * static_cast<int64_t>(itemsize(s.dtype));
+    char* const place = place_of(s.address.buffer, element);
+    if (chunks_) placements_.touch_lane(k_, s.address.buffer, place, element, lane_);
     if (begin_sums_) {
       if (s.args.size() > 1) store_element(place, s.dtype, locals_[s.args[1]].value);
       return;
@@ -405,7 +329,7 @@ class Interpreter {
       case StmtKind::kStore:
         return store_element(touch(s.address, true), s.dtype, with_total(s, locals_[s.args[0]].value));
       case StmtKind::kPrimitive:
-        return set(s, primitive(s));
+        return set(s, compare(s, primitive(s)));
       case StmtKind::kConstant:
         return set(s, number(s.constant, s.dtype));
       case StmtKind::kScalar:
@@ -437,7 +361,17 @@ class Interpreter {
       const int64_t x = at(b.map);
       if (x < integer(b.lo) || x >= integer(b.hi)) return number(s.constant, s.dtype);
     }
-    return load_element(touch(s.address, false), s.dtype);
+    return load_element(fetch(s), s.dtype);
+  }
+
+  /// Throws InternalError where what is computed again of an element is another value.
+  V compare(const Stmt& s, V v) {
+    if (computed_again_.contains(s.result)) computed_[{s.result, vars_[element_var_]}] = v.bits;
+    if (s.again < 0) return v;
+    const auto it = computed_.find({s.again, vars_[element_var_]});
+    SMOLDER_CHECK(it != computed_.end() && it->second == v.bits, InternalError, "internal error: %", s.result,
+                  " is computed again, but is another value than %", s.again, ", in\n", print(k_));
+    return v;
   }
 
   /// What is in memory is a segment's sum from its first iteration on, and the total again after its last.
@@ -520,7 +454,10 @@ class Interpreter {
   std::unordered_map<const Stmt*, std::unordered_map<int64_t, V>> sums_;  ///< by combination and element: a segment's
   bool begin_sums_ = false;                                               ///< elements get what they begin with
   std::unordered_map<int, std::vector<char>> shared_;                     ///< by buffer
-  Range elements_{0, 0}, lanes_{0, 0};  ///< of a grid without variables; of the thread
+  std::unordered_set<LocalId> computed_again_;
+  std::map<std::pair<LocalId, int64_t>, uint64_t> computed_;  ///< of these: the bits, by element
+  Range elements_{0, 0}, lanes_{0, 0};                        ///< of a grid without variables; of the thread
+  const Stmt* chunks_ = nullptr;                              ///< the loop of chunks it is in
   struct {
     const Stmt* loop = nullptr;
     int64_t begin = 0, end = 0;

@@ -70,6 +70,15 @@
 //    thread loop on it keeps the element of the iteration there, until `release b0[...]` in that loop or a later one.
 //    No other thread may write the element meanwhile, nor read it once it is written. What is combined in registers is
 //    held for a segment;
+//    In a loop of chunks, where each thread has its own anyway, it keeps those of its chunk: `hold b0[v2]` outside
+//    `lanes`, of the chunk loop's variable;
+//  - a load that is `ahead` is made early, so that it is on its way while something else is computed: in a
+//    `split` loop before its iteration, and else before all that its thread does. `hold ... ahead` loads the next
+//    iteration's row at the end of this one. Nobody may have written the place in between;
+//  - with `unroll 4`, the loads of so many iterations are on their way at once;
+//  - a thread of a `coarsened` loop may take several chunks. What is before its `lanes` loop, its last statement, is
+//    computed once for all of them;
+//  - what is computed `again %3` is what an earlier loop computed of the element as %3, which the thread may have kept;
 //  - from `stage b0[...]` on, the element is read from shared memory where there is room for the row, until
 //    `unstage b0[...]`, or the end of the position or the split loop. Nobody may write it meanwhile;
 //  - a `shared` buffer is a row of the group's own, of so many elements, that lives for one position. Where the caller
@@ -166,7 +175,7 @@ enum class StmtKind : uint8_t {
               ///< any
   kCopy,      ///< buffer[address] = buffer[source], bit for bit
   kRegister,  ///< in a kGrid: a thread has registers for `limit` elements of its rows of buffer `address.buffer`
-  kHold,      ///< in a kThread: the thread keeps buffer[address] in registers
+  kHold,      ///< in a kThread: the thread keeps buffer[address] in registers. In one of chunks: those of its chunk
   kRelease,   ///< in a kThread: the last use of what it keeps
   kStage,     ///< in a kThread: buffer[address] is read from shared memory, if there is room
   kUnstage,   ///< in a kThread: and no longer
@@ -188,6 +197,7 @@ struct Stmt {
   LocalId result = -1;
   std::vector<LocalId> args;
   ir::Op op{};                ///< kPrimitive, kCombine
+  LocalId again = -1;         ///< kPrimitive: the value of an earlier loop over elements that it computes again, if any
   Scalar constant = 0.0;      ///< kConstant, and fill of a bounded kLoad
   int slot = 0;               ///< kScalar slot; kCheckIndex error slot
   Address address;            ///< kLoad, kStore, kCombine, kCopy
@@ -197,6 +207,8 @@ struct Stmt {
   AccId acc = -1;             ///< kAcc, kUpdate, kResult
   ir::ReduceKind reduce{};    ///< kAcc
   bool streaming = false;     ///< kStore: write-once output beyond the last-level cache
+  bool ahead = false;         ///< kLoad, kHold: the load is made early
+  bool coarsened = false;     ///< kThread of chunks: a thread may take several
   IntRef limit;               ///< kCheckIndex, kShared, kRegister. kSplit: most threads of a block; 0: no such limit
   // loops
   std::vector<VarId> vars;
@@ -205,6 +217,7 @@ struct Stmt {
   VarId clamp_var = -1;
   int chunk = 0;   ///< kThread: neighbouring iterations that a thread takes at once; 0: as lanes of a reduction
   int across = 0;  ///< kThread in a kBlock: threads that share out the elements of a position
+  int unroll = 0;  ///< kLoop, kSplit: iterations whose loads are on their way at once; 0: the compiler says
   IntRef clamp_total;
   std::vector<Stmt> body;
 };

@@ -204,6 +204,7 @@ class Parser {
     } else if (const StmtKind* const placement = placement_named(w)) {
       s.kind = *placement;
       address(s);
+      s.ahead = s.kind == StmtKind::kHold && in_.take("ahead");
     } else if (w == "shared" || w == "register") {
       s.kind = w == "shared" ? StmtKind::kShared : StmtKind::kRegister;
       s.address.buffer = in_.id('b');
@@ -216,6 +217,7 @@ class Parser {
       s.kind = StmtKind::kLoad;
       address(s);
       bounds(s);
+      s.ahead = in_.take("ahead");
     } else if (w == "store" || w == "stream") {
       s.kind = StmtKind::kStore;
       s.streaming = w == "stream";
@@ -259,6 +261,7 @@ class Parser {
       s.op = op(w);
       s.dtype = dtype();
       args(s);
+      if (in_.take("again")) s.again = in_.id('%');
     }
     return s;
   }
@@ -289,7 +292,9 @@ class Parser {
       s.clamp_total = int_ref();
     }
     if ((kind == StmtKind::kThread || kind == StmtKind::kBlock) && in_.take("chunk")) s.chunk = count();
+    s.coarsened = s.chunk > 0 && kind == StmtKind::kThread && in_.take("coarsened");
     if (kind == StmtKind::kThread && in_.take("across")) s.across = count();
+    if (is_sequential(kind) && in_.take("unroll")) s.unroll = count();
     if (kind == StmtKind::kSplit && in_.take("threads")) s.limit.constant = count();
     in_.expect("{");
     // Deep nesting is not loop IR, and must not exhaust the stack.

@@ -111,6 +111,7 @@ class Printer {
       case StmtKind::kHold:
         out += "hold ";
         address(s.address);
+        if (s.ahead) out += " ahead";
         break;
       case StmtKind::kRelease:
         out += "release ";
@@ -137,6 +138,7 @@ class Printer {
         out += "load ";
         address(s.address);
         bounds(s);
+        if (s.ahead) out += " ahead";
         break;
       case StmtKind::kStore:
         out += s.streaming ? "stream " : "store ";
@@ -146,6 +148,7 @@ class Printer {
       case StmtKind::kPrimitive:
         text(ir::name(s.op), " ", name(s.dtype));
         args(s, " ");
+        if (s.again >= 0) text(" again %", s.again);
         break;
       case StmtKind::kConstant:
         text("constant ", name(s.dtype), " ");
@@ -190,7 +193,9 @@ class Printer {
       integer(s.clamp_total);
     }
     if (s.chunk > 0) text(" chunk ", s.chunk);
+    if (s.coarsened) out += " coarsened";
     if (s.across > 0) text(" across ", s.across);
+    if (s.unroll > 0) text(" unroll ", s.unroll);
     if (s.kind == StmtKind::kSplit && s.limit != IntRef{}) text(" threads ", s.limit.constant);
     out += " {\n";
     for (const Stmt& inner : s.body) statement(inner, depth + 1);

@@ -1,4 +1,5 @@
 // The structure rules of loop_ir.h.
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -111,6 +112,8 @@ class Verifier {
         VERIFY(k_.root.kind == StmtKind::kGrid && in_chunks_ == 0, "a thread loop is in another, or in no grid");
         VERIFY((s.across > 0) == (in_block_ != 0 && s.chunk == 0),
                "threads that take no chunks go across the positions of a block, and of nothing else");
+        VERIFY(!s.coarsened || is_coarse(s),
+               "a coarsened loop is of more than a loop over lanes and what is before it");
         loop(s);
         return;
       case StmtKind::kLanes:
@@ -166,6 +169,7 @@ class Verifier {
         address(s.address);
         VERIFY(k_.buffers[s.address.buffer].read, "a load of a buffer that is not read");
         VERIFY(s.dtype == k_.buffers[s.address.buffer].dtype, "a load of another dtype than the buffer's");
+        early(s);
         for (const Bound& b : s.bounds) {
           affine(b.map);
           integer(b.lo);
@@ -181,6 +185,7 @@ class Verifier {
         break;
       case StmtKind::kPrimitive:
         primitive(s);
+        if (s.again >= 0) again(s);
         break;
       case StmtKind::kConstant:
         break;
@@ -225,13 +230,33 @@ class Verifier {
            k == StmtKind::kIndex || k == StmtKind::kResult || k == StmtKind::kCheckIndex;
   }
 
+  static bool is_coarse(const Stmt& s) {
+    const auto is_last = [&](const Stmt& inner) { return &inner == &s.body.back(); };
+    return s.chunk > 0 && !s.body.empty() && s.body.back().kind == StmtKind::kLanes &&
+           std::ranges::all_of(s.body, [&](const Stmt& inner) { return is_last(inner) || defines(inner.kind); });
+  }
+
+  void early(const Stmt& s) {
+    VERIFY(!s.ahead || (k_.root.kind == StmtKind::kGrid && s.address.indirect.empty()),
+           "a load is made early whose address is not known by then");
+  }
+
+  void again(const Stmt& s) {
+    VERIFY(in_vector_ != 0 && s.again < static_cast<LocalId>(locals_.size()) && locals_[s.again].declared &&
+               !locals_[s.again].visible && locals_[s.again].dtype == result_dtype(s),
+           "a value is computed again that no earlier loop computed");
+  }
+
   /// What is let go was taken before, by a statement of the same element.
   void placement(const Stmt& s) {
-    VERIFY(k_.root.kind == StmtKind::kGrid && in_vector_ != 0 && in_chunks_ == 0,
+    const bool in_row = in_vector_ != 0 && in_chunks_ == 0, holds = s.kind <= StmtKind::kRelease;
+    VERIFY(k_.root.kind == StmtKind::kGrid && (in_row || (holds && in_vector_ == 0 && in_chunks_ != 0)),
            "an element is kept where threads do not share out a row");
     address(s.address);
+    early(s);
     const auto b = static_cast<size_t>(s.address.buffer);
-    VERIFY(s.kind != StmtKind::kHold || in_registers_[b], "an element is held that there are no registers for");
+    VERIFY(s.kind != StmtKind::kHold || !in_row || in_registers_[b],
+           "an element is held that there are no registers for");
     VERIFY(s.kind != StmtKind::kRelease || held_[b], "an element is released that is not held");
     VERIFY(s.kind != StmtKind::kStage || !k_.buffers[b].write, "an element is staged that is written");
     VERIFY(s.kind != StmtKind::kUnstage || staged_[b], "an element is unstaged that is not staged");

@@ -25,11 +25,11 @@ std::string contents(const std::string& file) {
 
 // Each of a kind: one loop over elements; chunks of columns, of a sum too; rows that stay with their threads; a row in
 // shared memory; rows of two lengths; numbers that one thread writes for all; tiles; rows that wait in shared memory;
-// rows beside sums over them.
+// rows beside sums over them; what threads hold around a loop; several chunks of a thread.
 // SMOLDER_BLESS=1 writes what is expected anew.
 TEST(CudaSchedule, Text) {
   for (const char* name : {"gelu", "column_sum", "softmax", "softmax_kept", "two_lengths", "row_numbers", "transpose",
-                           "long_rows", "rows_and_sums"}) {
+                           "long_rows", "rows_and_sums", "largest_of_columns", "scaled_rows"}) {
     const std::string own = std::string("tests/golden/schedule/") + name + ".loop.smir";
     const std::string common = std::string("tests/golden/loop/") + name + ".smir";
     const std::string before = contents(own).empty() ? contents(common) : contents(own);
@@ -174,6 +174,70 @@ TEST(CudaSchedule, StagedElementsAreNotWritten) {
   EXPECT_EQ(error_of("      unstage b0[v0*8 + v1]\n"), "");
 }
 
+// While a thread has its chunk of a buffer in registers, it finds nothing else there.
+TEST(CudaSchedule, HeldChunksAreOneThreads) {
+  const auto columns = [](const std::string& at) {
+    return "kernel {\n  buffers b0:float32 r, b1:float32 rw\n  ints 1\n  grid v0 < n0 {\n    thread v1 < 8 chunk 4 {\n"
+           "      hold b1[v1]\n      loop v2 < 3 {\n        lanes v3 < 8 {\n          %0 = load b0[v2*8 + v3]\n"
+           "          %1 = load b1[" +
+           at + "]\n          %2 = add float32 %0, %1\n          store b1[" + at +
+           "], %2\n        }\n      }\n      release b1[v1]\n    }\n  }\n}\n";
+  };
+  EXPECT_EQ(race_of(columns("v3"), {1}, 1), "");
+  EXPECT_EQ(race_of(columns("7 + v3*-1"), {1}, 1),
+            "internal error: a thread touches b1[7], and keeps other elements of the buffer in registers");
+  EXPECT_EQ(race_of(columns("v3"), {2}, 2), race_at("b1[0]"));
+}
+
+// What is loaded early is what memory says then.
+TEST(CudaSchedule, EarlyLoadsComeBeforeStores) {
+  const auto split = [](const std::string& from, const std::string& ahead) {
+    return "kernel {\n  buffers b0:float32 w, b1:float32 rw\n  ints 2\n  grid v0 < n0 {\n    thread v1 < 8 chunk 4 {\n"
+           "      split v2 < n1 unroll 2 {\n        lanes v3 < 8 {\n          %0 = load b1[" +
+           from + "]" + ahead +
+           "\n          store b1[8 + v2*8 + v3], %0\n          combine b0[v0*8 + v3] add %0 from %0\n"
+           "        }\n      }\n    }\n  }\n}\n";
+  };
+  EXPECT_EQ(race_of(split("v2*8 + v3", ""), {1, 4}, 1), "") << "each iteration reads what the one before wrote";
+  EXPECT_EQ(race_of(split("v2*8 + v3", " ahead"), {1, 4}, 1),
+            "internal error: a load of b1[8] is made before what writes it");
+  EXPECT_EQ(race_of(split("8 + v2*8 + v3", " ahead"), {1, 4}, 1), "");
+  const auto position = [](const std::string& from) {
+    return "kernel {\n  buffers b0:float32 w, b1:float32 rw\n  ints 1\n  grid v0 < n0 {\n    thread v1 < 8 chunk 4 {\n"
+           "      lanes v2 < 8 {\n        %0 = constant float32 0.5\n        store b1[v0*8 + v2], %0\n      }\n"
+           "      lanes v3 < 8 {\n        %1 = load b1[" +
+           from + "v0*8 + v3] ahead\n        store b0[v0*8 + v3], %1\n      }\n    }\n  }\n}\n";
+  };
+  EXPECT_EQ(race_of(position(""), {2}, 2), "internal error: a load of b1[0] is made before what writes it");
+  EXPECT_EQ(race_of(position("64 + "), {2}, 2), "");
+}
+
+// A thread may keep what it computed only where the value is the same.
+TEST(CudaSchedule, ValuesComputedAgainAreTheSame) {
+  const auto rows = [](const std::string& second) {
+    return "kernel {\n  buffers b0:float32 r, b1:float32 w\n  ints 1\n  grid v0 < n0 {\n    thread v1 < 8 {\n"
+           "      %0 = load b0[v0*8 + v1]\n      %1 = exp float32 %0\n      store b1[v0*8 + v1], %1\n    }\n"
+           "    thread v2 < 8 {\n      %2 = load b0[v0*8 + v2]\n      %3 = " +
+           second + " float32 %2 again %1\n      store b1[v0*8 + v2], %3\n    }\n  }\n}\n";
+  };
+  EXPECT_EQ(race_of(rows("exp"), {3}, 3), "");
+  EXPECT_EQ(race_of(rows("log"), {3}, 3), "internal error: %3 is computed again, but is another value than %1");
+}
+
+// Three loops compute one value: it has registers once.
+TEST(CudaSchedule, ValuesAreKeptOnce) {
+  std::string text = contents("tests/golden/schedule/long_rows.loop.smir");
+  const size_t end = text.rfind("  }\n}\n");
+  text.insert(end,
+              "    vector v4 < n1 {\n      %10 = load b0[v0*n1 + v4]\n      %11 = sub float32 %10, %1\n"
+              "      %12 = exp float32 %11\n      store b1[v0*n1 + v4], %12\n    }\n");
+  const cuda::Schedule schedule(parse_loop(text));
+  const std::string scheduled = print(schedule.kernel);
+  EXPECT_NE(scheduled.find("%8 = exp float32 %7 again %4\n"), std::string::npos) << scheduled;
+  EXPECT_NE(scheduled.find("%12 = exp float32 %11 again %4\n"), std::string::npos) << scheduled;
+  EXPECT_EQ(schedule.shape.kept_values, std::vector<LocalId>{4});
+}
+
 /// Calls `visit` with the kernel without each of its barriers, which is put back.
 void without_each_barrier(Kernel& k, std::vector<Stmt>& body, const std::function<void()>& visit) {
   for (size_t i = 0; i < body.size(); ++i) {
@@ -291,6 +355,17 @@ TEST(CudaSchedule, VerifiesWhereElementsAreKept) {
   EXPECT_EQ(broken("long_rows", "stage b0[v0*n1 + v1]", "stage b1[v0*n1 + v1]"),
             "an element is staged that is written");
   EXPECT_EQ(broken("long_rows", "      stage b0[v0*n1 + v1]\n", ""), "an element is unstaged that is not staged");
+  EXPECT_EQ(broken("long_rows", "again %4", "again %2"), "");
+  EXPECT_EQ(broken("long_rows", "again %4", "again %7"), "a value is computed again that no earlier loop computed");
+  EXPECT_EQ(broken("long_rows", "again %4", "again %99"), "a value is computed again that no earlier loop computed");
+  EXPECT_EQ(broken("largest_of_columns", "hold b1", "stage b1"),
+            "an element is kept where threads do not share out a row");
+  EXPECT_EQ(broken("largest_of_columns", "    loop", "    lanes v9 < n1 {\n    }\n    loop"), "");
+  EXPECT_EQ(
+      broken("scaled_rows", "        store", "        %8 = index v0\n        %9 = load b1[%8] ahead\n        store"),
+      "a load is made early whose address is not known by then");
+  EXPECT_EQ(broken("scaled_rows", "      lanes", "      loop v9 < 1 {\n      }\n      lanes"),
+            "a coarsened loop is of more than a loop over lanes and what is before it");
 }
 
 }  // namespace

@@ -59,18 +59,18 @@ extern "C" __global__ void __launch_bounds__(256, 4) k0(const __grid_constant__ 
       const int begin = round + group * segment, stop = !mine ? 0 : alone ? end : smaller(begin + segment, end);
       const auto* at1 = b1 + (v0 * a.n4 + v1 * 1024ll + begin * a.n2) + i;
       #pragma unroll 1
-      for (int turn = begin; turn < stop; turn += U) {
+      for (int iteration = begin; iteration < stop; iteration += U) {
         k0_loads<V> loads[U];
         #pragma unroll
         for (int u = 0; u < U; ++u) {
-          if (const int v3 = turn + u; v3 < stop) {
+          if (const int v3 = iteration + u; v3 < stop) {
             load_whole(loads[u].raw1, at1);
           }
           at1 += a.n2;
         }
         #pragma unroll
         for (int u = 0; u < U; ++u) {
-          const int v3 = turn + u;
+          const int v3 = iteration + u;
           if (v3 < stop) {
             {
               f32 x1[V];
@@ -94,8 +94,8 @@ extern "C" __global__ void __launch_bounds__(256, 4) k0(const __grid_constant__ 
       store_slot(slots0 + a.slot_size0 * group, own0);
       FOR_LANES own0.x[k] = 0.0f;
       __syncthreads();
-      const int turns = smaller((end - round + segment - 1) / segment, groups);
-      if (owns0) sum0 = add_slots(sum0, slots0 + slot, a.slot_size0, turns, [](f32 x, f32 y) { return static_cast<f32>(add_f32(x, y)); });
+      const int filled = smaller((end - round + segment - 1) / segment, groups);
+      if (owns0) sum0 = add_slots(sum0, slots0 + slot, a.slot_size0, filled, [](f32 x, f32 y) { return static_cast<f32>(add_f32(x, y)); });
       if (V == 1 || round + span < all) __syncthreads();
     }
     if (owns0) b0[v0 * a.n2 + v1 * 1024ll + first + column0] = sum0;

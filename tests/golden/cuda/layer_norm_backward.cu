@@ -45,9 +45,9 @@ extern "C" __global__ void __launch_bounds__(512) k0(const __grid_constant__ k0_
   const bool whole = aligned && a.n1 % V == 0 && unit == V / 1;
   const int step = V * blockDim.x;
   constexpr bool fits = false;
-  Pack<f32, V> held4[C];
-  Pack<f32, V> held6[C];
-  u32 turn = 0;
+  Pack<f32, V> registers4[C];
+  Pack<f32, V> registers6[C];
+  u32 parity = 0;
   const f32 x0 = 0.0f;
   const u64 x1 = static_cast<u64>(a.n1);
   const f32 x2 = i64_to_f32(x1);
@@ -95,7 +95,7 @@ extern "C" __global__ void __launch_bounds__(512) k0(const __grid_constant__ k0_
             constexpr int V = decltype(lanes)::kCount;
             f32 x5[V];
             Pack<f32, V> raw5;
-            take_held(raw5, held4[c], at0 + i);
+            from_registers(raw5, registers4[c], at0 + i);
             FOR_LANES x5[k] = raw5.x[k];
             f32 x6[V];
             Pack<f32, V> raw6;
@@ -105,7 +105,7 @@ extern "C" __global__ void __launch_bounds__(512) k0(const __grid_constant__ k0_
             FOR_LANES x7[k] = mul_f32(x5[k], x6[k]);
             f32 x8[V];
             Pack<f32, V> raw8;
-            take_held(raw8, held6[c], at1 + i);
+            from_registers(raw8, registers6[c], at1 + i);
             FOR_LANES x8[k] = raw8.x[k];
             f32 x9[V];
             FOR_LANES x9[k] = sub_f32(x8[k], x3);
@@ -129,7 +129,7 @@ extern "C" __global__ void __launch_bounds__(512) k0(const __grid_constant__ k0_
           if (whole) {
             #pragma unroll 1
             for (int first = t * (V << pair); first < n; first += C * step) {
-              FOR_CHUNKS { load_whole(held4[c], at0 + i); load_whole(held6[c], at1 + i); }
+              FOR_CHUNKS { load_whole(registers4[c], at0 + i); load_whole(registers6[c], at1 + i); }
               FOR_CHUNKS {
                 chunk(c, i, Lanes<V>());
               }
@@ -138,8 +138,8 @@ extern "C" __global__ void __launch_bounds__(512) k0(const __grid_constant__ k0_
             for_single<1>(n, unit_of(a.n1), chunk, [&] { });
           }
         }
-        const f32 x17 = combine<true>(a0, turn, [](f32 x, f32 y) { return add_f32(x, y); });
-        const f32 x18 = combine<true>(a1, turn, [](f32 x, f32 y) { return add_f32(x, y); });
+        const f32 x17 = combine<true>(a0, parity, [](f32 x, f32 y) { return add_f32(x, y); });
+        const f32 x18 = combine<true>(a1, parity, [](f32 x, f32 y) { return add_f32(x, y); });
         const f32 x19 = div_f32(x18, x2);
         const f32 x20 = div_f32(x17, x2);
         if (const int n = static_cast<int>(a.n1); n > 0) {
@@ -150,7 +150,7 @@ extern "C" __global__ void __launch_bounds__(512) k0(const __grid_constant__ k0_
             constexpr int V = decltype(lanes)::kCount;
             f32 x21[V];
             Pack<f32, V> raw21;
-            take_held(raw21, held4[c], at0 + i);
+            from_registers(raw21, registers4[c], at0 + i);
             FOR_LANES x21[k] = raw21.x[k];
             f32 x22[V];
             Pack<f32, V> raw22;
@@ -162,7 +162,7 @@ extern "C" __global__ void __launch_bounds__(512) k0(const __grid_constant__ k0_
             FOR_LANES x24[k] = sub_f32(x23[k], x19);
             f32 x25[V];
             Pack<f32, V> raw25;
-            take_held(raw25, held6[c], at1 + i);
+            from_registers(raw25, registers6[c], at1 + i);
             FOR_LANES x25[k] = raw25.x[k];
             f32 x26[V];
             FOR_LANES x26[k] = sub_f32(x25[k], x3);
@@ -181,7 +181,7 @@ extern "C" __global__ void __launch_bounds__(512) k0(const __grid_constant__ k0_
           if (whole) {
             #pragma unroll 1
             for (int first = t * (V << pair); first < n; first += C * step) {
-              FOR_CHUNKS { load_whole(held4[c], at0 + i); load_whole(held6[c], at1 + i); }
+              FOR_CHUNKS { load_whole(registers4[c], at0 + i); load_whole(registers6[c], at1 + i); }
               FOR_CHUNKS {
                 chunk(c, i, Lanes<V>());
               }
@@ -193,9 +193,9 @@ extern "C" __global__ void __launch_bounds__(512) k0(const __grid_constant__ k0_
       }
     }
     __syncthreads();
-    const int turns = smaller((end - round + segment - 1) / segment, segments);
-    add_turns<V>(0, 2, sums0, round == 0, x0, slots0, a.slot_size0, turns, a.n1, aligned, [](f32 x, f32 y) { return static_cast<f32>(add_f32(x, y)); });
-    add_turns<V>(1, 2, sums1, round == 0, x0, slots1, a.slot_size1, turns, a.n1, aligned, [](f32 x, f32 y) { return static_cast<f32>(add_f32(x, y)); });
+    const int filled = smaller((end - round + segment - 1) / segment, segments);
+    add_segments<V>(0, 2, sums0, round == 0, x0, slots0, a.slot_size0, filled, a.n1, aligned, [](f32 x, f32 y) { return static_cast<f32>(add_f32(x, y)); });
+    add_segments<V>(1, 2, sums1, round == 0, x0, slots1, a.slot_size1, filled, a.n1, aligned, [](f32 x, f32 y) { return static_cast<f32>(add_f32(x, y)); });
     __syncthreads();
   }
 }

@@ -26,8 +26,8 @@ extern "C" __global__ void __launch_bounds__(512, 1) k0(const __grid_constant__ 
     constexpr int C = decltype(kind)::kChunks, N = decltype(kind)::kSure, T = decltype(kind)::kThreads;
     constexpr bool fits = T > 0;
     const int step = V * (T > 0 ? T : blockDim.x);
-    Pack<f32, V> held0[C];
-    u32 turn = 0;
+    Pack<f32, V> registers0[C];
+    u32 parity = 0;
     f32 a0 = __uint_as_float(0xff800000u);
     if (const int n = static_cast<int>(a.n1); n > 0) {
       const auto at0 = fixed(b0 + (v0 * a.n1));
@@ -35,18 +35,18 @@ extern "C" __global__ void __launch_bounds__(512, 1) k0(const __grid_constant__ 
         constexpr int V = decltype(lanes)::kCount;
         f32 x0[V];
         Pack<f32, V> raw0;
-        take_held(raw0, held0[c], at0 + i);
+        from_registers(raw0, registers0[c], at0 + i);
         FOR_LANES x0[k] = raw0.x[k];
         FOR_LANES a0 = maximum_f32(a0, x0[k]);
       };
       if constexpr (fits) {
         const int first = t * V;
-        FOR_CHUNKS { load_whole(held0[c], at0 + i); }
+        FOR_CHUNKS { load_whole(registers0[c], at0 + i); }
         FOR_CHUNKS chunk(c, i, Lanes<V>());
       } else if (whole) {
         #pragma unroll 1
         for (int first = t * (V << pair); first < n; first += C * step) {
-          FOR_CHUNKS { load_whole(held0[c], at0 + i); }
+          FOR_CHUNKS { load_whole(registers0[c], at0 + i); }
           FOR_CHUNKS {
             chunk(c, i, Lanes<V>());
           }
@@ -55,7 +55,7 @@ extern "C" __global__ void __launch_bounds__(512, 1) k0(const __grid_constant__ 
         for_single<1>(n, unit_of(a.n1), chunk, [&] { });
       }
     }
-    const f32 x1 = combine<false, T>(a0, turn, [](f32 x, f32 y) { return maximum_f32(x, y); });
+    const f32 x1 = combine<false, T>(a0, parity, [](f32 x, f32 y) { return maximum_f32(x, y); });
     f32 a1 = 0.0f;
     if (const int n = static_cast<int>(a.n1); n > 0) {
       const auto at0 = fixed(b0 + (v0 * a.n1));
@@ -63,7 +63,7 @@ extern "C" __global__ void __launch_bounds__(512, 1) k0(const __grid_constant__ 
         constexpr int V = decltype(lanes)::kCount;
         f32 x2[V];
         Pack<f32, V> raw2;
-        take_held(raw2, held0[c], at0 + i);
+        from_registers(raw2, registers0[c], at0 + i);
         FOR_LANES x2[k] = raw2.x[k];
         f32 x3[V];
         FOR_LANES x3[k] = sub_f32(x2[k], x1);
@@ -77,7 +77,7 @@ extern "C" __global__ void __launch_bounds__(512, 1) k0(const __grid_constant__ 
       } else if (whole) {
         #pragma unroll 1
         for (int first = t * (V << pair); first < n; first += C * step) {
-          FOR_CHUNKS { load_whole(held0[c], at0 + i); }
+          FOR_CHUNKS { load_whole(registers0[c], at0 + i); }
           FOR_CHUNKS {
             chunk(c, i, Lanes<V>());
           }
@@ -86,7 +86,7 @@ extern "C" __global__ void __launch_bounds__(512, 1) k0(const __grid_constant__ 
         for_single<1>(n, unit_of(a.n1), chunk, [&] { });
       }
     }
-    const f32 x5 = combine<false, T>(a1, turn, [](f32 x, f32 y) { return add_f32(x, y); });
+    const f32 x5 = combine<false, T>(a1, parity, [](f32 x, f32 y) { return add_f32(x, y); });
     if (const int n = static_cast<int>(a.n1); n > 0) {
       const Inverse inverse_x9 = inverse_of(x5);
       const auto at0 = fixed(b0 + (v0 * a.n1));
@@ -95,7 +95,7 @@ extern "C" __global__ void __launch_bounds__(512, 1) k0(const __grid_constant__ 
         constexpr int V = decltype(lanes)::kCount;
         f32 x6[V];
         Pack<f32, V> raw6;
-        take_held(raw6, held0[c], at0 + i);
+        from_registers(raw6, registers0[c], at0 + i);
         FOR_LANES x6[k] = raw6.x[k];
         f32 x7[V];
         FOR_LANES x7[k] = sub_f32(x6[k], x1);
@@ -113,7 +113,7 @@ extern "C" __global__ void __launch_bounds__(512, 1) k0(const __grid_constant__ 
       } else if (whole) {
         #pragma unroll 1
         for (int first = t * (V << pair); first < n; first += C * step) {
-          FOR_CHUNKS { load_whole(held0[c], at0 + i); }
+          FOR_CHUNKS { load_whole(registers0[c], at0 + i); }
           FOR_CHUNKS {
             chunk(c, i, Lanes<V>());
           }

@@ -29,10 +29,10 @@ extern "C" __global__ void __launch_bounds__(512, 1) k0(const __grid_constant__ 
     constexpr int C = decltype(kind)::kChunks, N = decltype(kind)::kSure, T = decltype(kind)::kThreads;
     constexpr bool fits = T > 0;
     const int step = V * (T > 0 ? T : blockDim.x);
-    Pack<f32, V> held1[C];
+    Pack<f32, V> registers1[C];
     const bool stores1 = !fits;
-    Pack<u16, V> held0[C];
-    u32 turn = 0;
+    Pack<u16, V> registers0[C];
+    u32 parity = 0;
     f32 a0[2] = {__uint_as_float(0xff800000u), __uint_as_float(0xff800000u)};
     u32 pair0 = 0xff80ff80u;
     if (const int n = static_cast<int>(a.n1); n > 0) {
@@ -41,7 +41,7 @@ extern "C" __global__ void __launch_bounds__(512, 1) k0(const __grid_constant__ 
         constexpr int V = decltype(lanes)::kCount;
         f32 x0[V];
         Pack<u16, V> raw0;
-        take_held(raw0, held0[c], at0 + i);
+        from_registers(raw0, registers0[c], at0 + i);
         FOR_LANES x0[k] = bf16_lane(raw0, k);
         f32 x1[V];
         FOR_LANES x1[k] = x0[k];
@@ -49,12 +49,12 @@ extern "C" __global__ void __launch_bounds__(512, 1) k0(const __grid_constant__ 
       };
       if constexpr (fits) {
         const int first = t * V;
-        FOR_CHUNKS { load_whole(held0[c], at0 + i); }
+        FOR_CHUNKS { load_whole(registers0[c], at0 + i); }
         FOR_CHUNKS chunk(c, i, Lanes<V>());
       } else if (whole) {
         #pragma unroll 1
         for (int first = t * (V << pair); first < n; first += C * step) {
-          FOR_CHUNKS { load_whole(held0[c], at0 + i); }
+          FOR_CHUNKS { load_whole(registers0[c], at0 + i); }
           FOR_CHUNKS {
             chunk(c, i, Lanes<V>());
           }
@@ -64,7 +64,7 @@ extern "C" __global__ void __launch_bounds__(512, 1) k0(const __grid_constant__ 
       }
     }
     maximum_f32_of_bf16_both(a0, pair0);
-    const f32 x2 = combine<false, T>(a0, turn, [](f32 x, f32 y) { return maximum_f32(x, y); });
+    const f32 x2 = combine<false, T>(a0, parity, [](f32 x, f32 y) { return maximum_f32(x, y); });
     f32 a1[2] = {0.0f, 0.0f};
     if (const int n = static_cast<int>(a.n1); n > 0) {
       const auto at0 = fixed(b0 + (v0 * a.n1));
@@ -73,7 +73,7 @@ extern "C" __global__ void __launch_bounds__(512, 1) k0(const __grid_constant__ 
         constexpr int V = decltype(lanes)::kCount;
         f32 x3[V];
         Pack<u16, V> raw3;
-        take_held(raw3, held0[c], at0 + i);
+        from_registers(raw3, registers0[c], at0 + i);
         FOR_LANES x3[k] = bf16_lane(raw3, k);
         f32 x4[V];
         FOR_LANES x4[k] = x3[k];
@@ -83,7 +83,7 @@ extern "C" __global__ void __launch_bounds__(512, 1) k0(const __grid_constant__ 
         exp_lanes(x6, x5);
         Pack<f32, V> out0;
         FOR_LANES out0.x[k] = x6[k];
-        keep_held(held1[c], out0);
+        to_registers(registers1[c], out0);
         if (V == 1 || stores1) store_whole(at1 + i, out0);
         FOR_LANES a1[k / 4] = add_f32(a1[k / 4], x6[k]);
       };
@@ -93,7 +93,7 @@ extern "C" __global__ void __launch_bounds__(512, 1) k0(const __grid_constant__ 
       } else if (whole) {
         #pragma unroll 1
         for (int first = t * (V << pair); first < n; first += C * step) {
-          FOR_CHUNKS { load_whole(held0[c], at0 + i); }
+          FOR_CHUNKS { load_whole(registers0[c], at0 + i); }
           FOR_CHUNKS {
             chunk(c, i, Lanes<V>());
           }
@@ -102,7 +102,7 @@ extern "C" __global__ void __launch_bounds__(512, 1) k0(const __grid_constant__ 
         for_single<2>(n, unit_of(a.n1), chunk, [&] { swap_sides(a1); });
       }
     }
-    const f32 x7 = combine<false, T>(a1, turn, [](f32 x, f32 y) { return add_f32(x, y); });
+    const f32 x7 = combine<false, T>(a1, parity, [](f32 x, f32 y) { return add_f32(x, y); });
     if (const int n = static_cast<int>(a.n1); n > 0) {
       const Inverse inverse_x9 = inverse_of(x7);
       const auto at0 = b1 + (0ll);
@@ -111,7 +111,7 @@ extern "C" __global__ void __launch_bounds__(512, 1) k0(const __grid_constant__ 
         constexpr int V = decltype(lanes)::kCount;
         f32 x8[V];
         Pack<f32, V> raw8;
-        take_held(raw8, held1[c], at0 + i);
+        from_registers(raw8, registers1[c], at0 + i);
         FOR_LANES x8[k] = raw8.x[k];
         f32 x9[V];
         div_lanes(x9, x8, x7, inverse_x9);
@@ -128,7 +128,7 @@ extern "C" __global__ void __launch_bounds__(512, 1) k0(const __grid_constant__ 
       } else if (whole) {
         #pragma unroll 1
         for (int first = t * (V << pair); first < n; first += C * step) {
-          FOR_CHUNKS { load_whole(held1[c], at0 + i); }
+          FOR_CHUNKS { load_whole(registers1[c], at0 + i); }
           FOR_CHUNKS {
             chunk(c, i, Lanes<V>());
           }

@@ -68,17 +68,17 @@ extern "C" __global__ void __launch_bounds__(256, 4) k0(const __grid_constant__ 
     for (int round = 0; round < all; round += span) {
       const int begin = round + group * segment, stop = !mine ? 0 : alone ? end : smaller(begin + segment, end);
       #pragma unroll 1
-      for (int turn = begin; turn < stop; turn += U) {
+      for (int iteration = begin; iteration < stop; iteration += U) {
         k0_loads<V> loads[U];
         #pragma unroll
         for (int u = 0; u < U; ++u) {
-          if (const int v2 = turn + u; v2 < stop) {
+          if (const int v2 = iteration + u; v2 < stop) {
             if (R && (0ll <= i && i < a.n6)) load_whole(loads[u].raw3, b1 + (v0 * a.n5 + v2 * a.n6) + i);
           }
         }
         #pragma unroll
         for (int u = 0; u < U; ++u) {
-          const int v2 = turn + u;
+          const int v2 = iteration + u;
           if (v2 < stop) {
             const u64 x2 = static_cast<u64>(v0 * a.n3 + v2);
             {
@@ -143,8 +143,8 @@ extern "C" __global__ void __launch_bounds__(256, 4) k0(const __grid_constant__ 
       store_slot(slots0 + a.slot_size0 * group, own0);
       FOR_LANES own0.x[k] = 0.0f;
       __syncthreads();
-      const int turns = smaller((end - round + segment - 1) / segment, groups);
-      if (owns0) sum0 = add_slots(sum0, slots0 + slot, a.slot_size0, turns, [](f32 x, f32 y) { return static_cast<f32>(add_f32(x, y)); });
+      const int filled = smaller((end - round + segment - 1) / segment, groups);
+      if (owns0) sum0 = add_slots(sum0, slots0 + slot, a.slot_size0, filled, [](f32 x, f32 y) { return static_cast<f32>(add_f32(x, y)); });
       if (V == 1 || round + span < all) __syncthreads();
     }
     if (owns0) b0[v0 * a.n1 + first + column0] = sum0;

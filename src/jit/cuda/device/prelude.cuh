@@ -212,7 +212,7 @@ template <class T, int V> DEVICE void stream_whole(T* to, const Pack<T, V>& from
 }
 
 // To shared memory, where only the thread itself reads it.
-template <class T, int V> DEVICE void copy_near(T* to, const T* from) {
+template <class T, int V> DEVICE void copy_staged(T* to, const T* from) {
   constexpr int kPiece = Pack<T, V>::kPiece;
 #pragma unroll
   for (int i = 0; i < Pack<T, V>::kPieces; ++i) {
@@ -273,11 +273,11 @@ template <class T> DEVICE T* fixed_here(T* at) {
 #endif
   return at;
 }
-// Chunks that are held in registers; single elements are in memory.
-template <class T, int V> DEVICE void take_held(Pack<T, V>& to, const Pack<T, V>& held, const T*) { to = held; }
-template <class T, int V> DEVICE void take_held(Pack<T, 1>& to, const Pack<T, V>&, const T* at) { to.x[0] = *at; }
-template <class T, int V> DEVICE void keep_held(Pack<T, V>& held, const Pack<T, V>& from) { held = from; }
-template <class T, int V> DEVICE void keep_held(Pack<T, V>&, const Pack<T, 1>&) {}
+// Whole chunks stay in registers; single elements are in memory.
+template <class T, int V> DEVICE void from_registers(Pack<T, V>& to, const Pack<T, V>& from, const T*) { to = from; }
+template <class T, int V> DEVICE void from_registers(Pack<T, 1>& to, const Pack<T, V>&, const T* at) { to.x[0] = *at; }
+template <class T, int V> DEVICE void to_registers(Pack<T, V>& to, const Pack<T, V>& from) { to = from; }
+template <class T, int V> DEVICE void to_registers(Pack<T, V>&, const Pack<T, 1>&) {}
 // Of columns, those that are the thread's in a tile of a row of n elements: a chunk, or as many that lie apart, so that
 // those of neighbours are next to each other.
 template <int V, bool R = false, class F> DEVICE void for_columns(i64 tile, i64 n, bool aligned, F body) {
@@ -364,9 +364,9 @@ template <int S, class F, class R> DEVICE void for_single(int n, int unit, F chu
 // The same from `begin` on, a multiple of a unit, where a thread has one side. Of a whole unit all elements are on
 // their way at once.
 template <int V, class F> DEVICE void for_rest(int begin, int n, int unit, F chunk) {
-  const int turn = (threadIdx.x - begin / unit) & (blockDim.x - 1);
+  const int place = (threadIdx.x - begin / unit) & (blockDim.x - 1);
 #pragma unroll 1
-  for (int i = begin + turn * unit; i < n; i += unit * blockDim.x) {
+  for (int i = begin + place * unit; i < n; i += unit * blockDim.x) {
     if (unit == V && i + V <= n) {
 #pragma unroll
       for (int k = 0; k < V; ++k) chunk(0, i + k, Lanes<1>());
@@ -406,17 +406,17 @@ template <class T, int V> DEVICE int slot_column(int place) {
   const int all = blockDim.x * kPiece, piece = place / all, rest = place - piece * all;
   return rest / kPiece * V + piece * kPiece + rest % kPiece;
 }
-// Adds to one element what turns have in their slots, turn by turn.
-template <class T, class F> DEVICE T add_slots(T sum, const T* slot, i64 slot_size, int turns, F step) {
+// Adds to one element what segments have in their slots, in order.
+template <class T, class F> DEVICE T add_slots(T sum, const T* slot, i64 slot_size, int segments, F step) {
 #pragma unroll 8
-  for (int turn = 0; turn < turns; ++turn) sum = step(sum, slot[slot_size * turn]);
+  for (int s = 0; s < segments; ++s) sum = step(sum, slot[slot_size * s]);
   return sum;
 }
 // Adds to sums, or to what they begin with, what groups have in their slots, group by group. Of so many columns each
 // begins with warps of its own.
 template <int V, class T, class F>
-DEVICE void add_turns(int column, int columns, T* sums, bool begins, T initial, const T* slots, i64 slot_size,
-                      int turns, i64 n, bool aligned, F step) {
+DEVICE void add_segments(int column, int columns, T* sums, bool begins, T initial, const T* slots, i64 slot_size,
+                      int segments, i64 n, bool aligned, F step) {
   const int threads = blockDim.x * blockDim.y, rest = threads - threads / columns / 32 * 32 * column;
   int t = threadIdx.y * blockDim.x + threadIdx.x + rest;
   if (t >= threads) t -= threads;
@@ -429,8 +429,8 @@ DEVICE void add_turns(int column, int columns, T* sums, bool begins, T initial, 
       for (int k = 0; k < decltype(lanes)::kCount; ++k) sum.x[k] = initial;
     }
 #pragma unroll(decltype(lanes)::kCount)
-    for (int turn = 0; turn < turns; ++turn) {
-      load_whole(x, slots + slot_size * turn + i);
+    for (int s = 0; s < segments; ++s) {
+      load_whole(x, slots + slot_size * s + i);
 #pragma unroll
       for (int k = 0; k < decltype(lanes)::kCount; ++k) sum.x[k] = step(sum.x[k], x.x[k]);
     }
@@ -471,9 +471,9 @@ template <class T, class F> DEVICE T pair_warp(T x, F step) {
   for (u32 by = 1; by < 32; by *= 2) x = step(x, lane_after(x, by));
   return first_lane(x);
 }
-// All lanes of a group: see docs/architecture/cuda_kernels.md. Warps meet in shared memory, in turns in one of two
+// All lanes of a group: see docs/architecture/cuda_kernels.md. Warps meet in shared memory, alternately in one of two
 // places, so that the next may be written while this is read. `Threads` where that is known, else 0.
-template <bool kTeam = false, int Threads = 0, class T, class F> DEVICE T combine(T x, u32& turn, F step) {
+template <bool kTeam = false, int Threads = 0, class T, class F> DEVICE T combine(T x, u32& parity, F step) {
   const u32 threads = Threads > 0 ? Threads : blockDim.x;
   if (Threads > 0 && Threads < 32) {
 #pragma unroll
@@ -484,8 +484,8 @@ template <bool kTeam = false, int Threads = 0, class T, class F> DEVICE T combin
   const u32 warps = threads / 32;
   x = pair_warp(x, step);
   if (warps == 1) return x;
-  T* const all = reinterpret_cast<T*>(shared + 512 * threadIdx.y + 256 * turn);
-  turn ^= 1;
+  T* const all = reinterpret_cast<T*>(shared + 512 * threadIdx.y + 256 * parity);
+  parity ^= 1;
   if (threadIdx.x % 32 == 0) all[threadIdx.x / 32] = x;
   group_barrier<kTeam>();
   x = all[threadIdx.x % 32 & (warps - 1)];
@@ -495,6 +495,6 @@ template <bool kTeam = false, int Threads = 0, class T, class F> DEVICE T combin
   return first_lane(x);
 }
 // Of the sides of each.
-template <bool kTeam = false, int Threads = 0, class T, class F> DEVICE T combine(const T (&x)[2], u32& turn, F step) {
-  return combine<kTeam, Threads>(step(x[0], x[1]), turn, step);
+template <bool kTeam = false, int Threads = 0, class T, class F> DEVICE T combine(const T (&x)[2], u32& parity, F step) {
+  return combine<kTeam, Threads>(step(x[0], x[1]), parity, step);
 }
