@@ -11,6 +11,7 @@ import os
 import statistics
 import time
 
+from cuda_rows import ROWS as CALLS
 from models import block_step, gpt_step
 
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
@@ -220,48 +221,19 @@ def linear_gelu_sum(lib):
     return lambda: F.gelu(F.linear(x, w)).sum(), None
 
 
-ROWS = {
-    "copy_2^28": copy,
-    "sin_cos_2^28": sin_cos,
-    "chain_2^28": chain,
-    "softmax_65536x1024": lambda lib: softmax(lib, 65536, 1024),
-    "softmax_16384x8192": lambda lib: softmax(lib, 16384, 8192),
-    "softmax_2048x50304": lambda lib: softmax(lib, 2048, 50304),
-    "softmax_train_65536x1024": lambda lib: backward(lib, lambda x: lib.softmax(x, -1), 65536, 1024, 5),
-    "layer_norm_65536x1024": lambda lib: layer_norm(lib, 65536, 1024),
-    "layer_norm_16384x8192": lambda lib: layer_norm(lib, 16384, 8192),
-    "layer_norm_2048x50304": lambda lib: layer_norm(lib, 2048, 50304),
-    "layer_norm_train_65536x1024": lambda lib: backward(
-        lib, lambda x: lib.nn.functional.layer_norm(x, (1024,)), 65536, 1024, 5
-    ),
-    "row_sums_65536x1024": lambda lib: sums(lib, 65536, 1024, 1),
-    "row_sums_16384x8192": lambda lib: sums(lib, 16384, 8192, 1),
-    "column_sums_65536x1024": lambda lib: sums(lib, 65536, 1024, 0),
-    "column_sums_16384x8192": lambda lib: sums(lib, 16384, 8192, 0),
-    "cross_entropy_16384x50304": cross_entropy,
-    "adamw_124m": adamw,
-    "embedding_gradient": lambda lib: embedding_gradient(lib, 1),
-    "embedding_gradient_of_16_rows": lambda lib: embedding_gradient(lib, 3000),
-    "cumsum_2^25": lambda lib: cumsum(lib, 1 << 25),
-    "cumsum_16384x2048": lambda lib: cumsum(lib, 16384, 2048),
-    "sort_2^24": lambda lib: sort(lib, 1 << 24),
-    "sort_4096x4096": lambda lib: sort(lib, 4096, 4096),
-    "topk_64x50257": lambda lib: topk(lib, 64, 50257, 50),
-    "convolution_train": convolution,
-    "attention_forward": lambda lib: attention(lib, False),
-    "attention_train": lambda lib: attention(lib, True),
-    "linear_gelu_sum": linear_gelu_sum,
-    "mlp_forward": lambda lib: mlp(lib, False),
-    "mlp_train": lambda lib: mlp(lib, True),
-    "products_2000": products,
-    "block_forward_f32": lambda lib: block(lib, False),
-    "block_forward_tf32": lambda lib: block(lib, False, tf32=True),
-    "block_forward_bf16": lambda lib: block(lib, False, "bfloat16"),
-    "block_train_f32": lambda lib: block(lib, True),
-    "nanogpt_char_train": lambda lib: gpt(lib, 64, vocabulary=65, context=256, layers=6, heads=6, width=384),
-    "gpt2_124m_train": lambda lib: gpt(lib, 16, vocabulary=50304, context=1024, layers=12, heads=12, width=768),
-    "gpt2_50257_train": lambda lib: gpt(lib, 16, vocabulary=50257, context=1024, layers=12, heads=12, width=768),
-}
+def softmax_train(lib, rows, columns):
+    return backward(lib, lambda x: lib.softmax(x, -1), rows, columns, 5)
+
+
+def layer_norm_train(lib, rows, columns):
+    return backward(lib, lambda x: lib.nn.functional.layer_norm(x, (columns,)), rows, columns, 5)
+
+
+def maker(function, *shape, **options):
+    return lambda lib: globals()[function](lib, *shape, **options)
+
+
+ROWS = {name: maker(*call[:-1], **call[-1]) for name, call in CALLS.items()}
 
 
 def tune(step):

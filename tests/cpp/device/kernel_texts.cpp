@@ -1,9 +1,10 @@
 // What the generator for CUDA makes of many kernels, as a folder of texts: two versions of it are compared by comparing
 // their folders (tools/kernel_texts).
 //
-//   smolder_kernel_texts FOLDER [--random=N] [--arch=ARCH] [FILE...]
+//   smolder_kernel_texts FOLDER [--random=N] [--no-ops] [--arch=ARCH] [FILE...]
 //     FOLDER     gets a file for each kernel, named after the hash of its loop IR
 //     --random   takes N random kernels (300)
+//     --no-ops   leaves out those of the recorded calls of ops
 //     --arch     writes the hash of NVRTC's code for this architecture instead of the text. Needs NVRTC
 //     FILE       holds kernels as loop IR, one after the other
 //
@@ -37,6 +38,7 @@ namespace {
 struct Options {
   std::string folder, arch;
   int random = 300;
+  bool ops = true;
   std::vector<std::string> files;
 };
 
@@ -154,6 +156,8 @@ Options options_of(int argc, char** argv) {
     const std::string_view argument = argv[i];
     if (argument.starts_with("--random=")) {
       o.random = std::atoi(argument.substr(9).data());
+    } else if (argument == "--no-ops") {
+      o.ops = false;
     } else if (argument.starts_with("--arch=")) {
       o.arch = argument.substr(7);
     } else if (o.folder.empty()) {
@@ -173,7 +177,9 @@ int run(const Options& o) {
     writer.add(random.kernel, {random.ints});
     writer.add(random.kernel);
   }
-  for (const KernelSample& s : op_kernels()) writer.add(s.kernel, {s.ints});
+  if (o.ops) {
+    for (const KernelSample& s : op_kernels()) writer.add(s.kernel, {s.ints});
+  }
   std::printf("%zu kernels\n", writer.count());
   return 0;
 }
@@ -184,7 +190,7 @@ int run(const Options& o) {
 int main(int argc, char** argv) {
   const auto options = smolder::jit::test::options_of(argc, argv);
   if (options.folder.empty()) {
-    std::fputs("usage: smolder_kernel_texts FOLDER [--random=N] [--arch=ARCH] [FILE...]\n", stderr);
+    std::fputs("usage: smolder_kernel_texts FOLDER [--random=N] [--no-ops] [--arch=ARCH] [FILE...]\n", stderr);
     return 2;
   }
   try {
