@@ -5,6 +5,7 @@
 #include "smolder/core/error.h"
 #include "smolder/jit/llvm/kernel_emitter.h"
 #include "smolder/jit/llvm/primitives.h"
+#include "smolder/jit/loop/fetch_rows.h"
 #include "smolder/jit/loop/tiles.h"
 
 namespace smolder::jit::cpu {
@@ -24,6 +25,11 @@ llvm::Function* make_function(llvm::Module& m) {
   fn->addFnAttr("prefer-vector-width", "512");
   fn->addFnAttr("min-legal-vector-width", "512");
   return fn;
+}
+
+Kernel scheduled(Kernel k) {
+  fetch_rows(k);
+  return k;
 }
 
 }  // namespace
@@ -52,15 +58,20 @@ std::unique_ptr<llvm::Module> emit_module(llvm::LLVMContext& context, const Kern
 
 KernelEmitter::KernelEmitter(llvm::Module& module, const Kernel& kernel, const Traits& traits)
     : module_(module),
-      k_(kernel),
+      k_(scheduled(kernel)),
       traits_(traits),
       fn_(make_function(module)),
       ir_(module.getContext()),
       b_(ir_),
       vars_(kernel.num_vars),
       locals_(kernel.num_locals),
-      accs_(kernel.num_accs),
-      row_fetches_(find_row_fetches(kernel)) {}
+      accs_(kernel.num_accs) {
+  const auto visit = [&](const auto& self, const Stmt& s) -> void {
+    fetches_rows_ = fetches_rows_ || s.kind == StmtKind::kFetch;
+    for (const Stmt& inner : s.body) self(self, inner);
+  };
+  visit(visit, k_.root);
+}
 
 void KernelEmitter::run() {
   ir_.SetInsertPoint(block("entry"));

@@ -12,7 +12,7 @@
 
 #include "smolder/jit/llvm/builder.h"
 #include "smolder/jit/llvm/emit.h"
-#include "smolder/jit/loop/fetch_rows.h"
+#include "smolder/jit/loop/loop_ir.h"
 
 namespace smolder::jit::cpu {
 
@@ -95,7 +95,7 @@ class KernelEmitter {
   V scratch();
 
   llvm::Module& module_;
-  const Kernel& k_;
+  const Kernel k_;  ///< as it is scheduled
   const Traits traits_;
   llvm::Function* fn_;
   llvm::IRBuilder<> ir_;
@@ -106,9 +106,8 @@ class KernelEmitter {
   /// Of an op on vectors, by its operand's dtype and its own; null where the op is written out at each use.
   std::map<std::tuple<ir::Op, DType, DType>, llvm::Function*> functions_;
   llvm::Function* random_run_ = nullptr;
-  const std::vector<RowFetch> row_fetches_;
   V scratch_ = nullptr;
-  bool streamed_ = false;
+  bool streamed_ = false, fetches_rows_ = false;
 };
 
 /// Accumulators that the statements update and do not declare.

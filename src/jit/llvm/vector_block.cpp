@@ -227,19 +227,19 @@ bool VectorLoop::can_mask(DType t) const {
 // -- loads
 
 void VectorLoop::prepare_fetches() {
-  for (const RowFetch& f : e_.row_fetches_) {
-    if (f.during != &loop_) continue;
-    const Address& a = f.access->address;
-    V element = e_.affine(a.map, f.column);
-    const auto size = static_cast<int64_t>(itemsize(f.access->dtype));
-    if (f.row >= 0) {
+  for (const Stmt& s : loop_.body) {
+    if (s.kind != StmtKind::kFetch) continue;
+    const Address& a = s.address;
+    V element = e_.affine(a.map, var_);
+    const auto size = static_cast<int64_t>(itemsize(s.dtype));
+    if (!s.vars.empty()) {
       // A row that is long is pushed out of the caches before its turn: then this one is asked for, which is there.
-      V step = e_.stride(a.map, f.row);
+      V step = e_.stride(a.map, s.vars[0]);
       V near = ir_.CreateICmpULE(step, e_.i64(kFarRow / size));
       element = e_.add(element, ir_.CreateSelect(near, step, e_.i64(0)));
     }
-    fetches_.push_back(
-        {e_.pointer(a.buffer, element), e_.element_type(a.buffer), kLanes * size, f.access->kind == StmtKind::kStore});
+    const bool writes = e_.k_.buffers[static_cast<size_t>(a.buffer)].write;
+    fetches_.push_back({e_.pointer(a.buffer, element), e_.element_type(a.buffer), kLanes * size, writes});
   }
 }
 
@@ -280,7 +280,7 @@ V VectorLoop::load(const Stmt& s, const Prepared& p, const Block& block) {
     if (bounded) raw = ir_.CreateSelect(mask, raw, fill);
   } else if (p.access.kind == Access::kContiguous && (!mask || can_mask(s.dtype) || !bounded)) {
     V at = ir_.CreateGEP(e_.element_type(s.address.buffer), p.access.base, block.first);
-    if (block.stream && e_.row_fetches_.empty()) fetch_ahead(at);
+    if (block.stream && !e_.fetches_rows_) fetch_ahead(at);
     raw = load_contiguous(s, at, mask, fill, block);
   } else {
     raw = load_runs(s, p, mask, fill, block);

@@ -201,36 +201,43 @@ void VectorLoop::emit_main_and_rest(llvm::BasicBlock* before, llvm::BasicBlock* 
     return;
   }
 
-  const int blocks = instructions <= kShortBody ? kUnroll : 1;
-  set_state(initial);
-  ir_.SetInsertPoint(before);
-  V whole = ir_.CreateAnd(ir_.CreateSub(end_, begin_), e_.i64(-kLanes * blocks));
-  V main_end = ir_.CreateAdd(begin_, whole);
   auto* between = e_.block("rest_or_end");
-  Body main = main_body(blocks, false);
-  ir_.SetInsertPoint(before);
-  ir_.CreateCondBr(ir_.CreateICmpSGT(whole, e_.i64(0)), main.enter, between);
-  main.first->addIncoming(begin_, before);
-  add_incoming(main.state, initial, before);
-  ir_.SetInsertPoint(main.leave);
-  ir_.CreateCondBr(ir_.CreateICmpSLT(main.next, main_end), main.enter, between);
-  main.first->addIncoming(main.next, main.leave);
-  add_incoming(main.state, main.state_after, main.leave);
-
-  ir_.SetInsertPoint(between);
-  const std::vector<llvm::PHINode*> between_state = state_phis();
-  add_incoming(between_state, initial, before);
-  add_incoming(between_state, main.state_after, main.leave);
+  const auto [main_end, between_state] = whole_blocks(before, between, begin_, initial, instructions, false);
   ir_.CreateCondBr(ir_.CreateICmpSLT(main_end, end_), rest.enter, after);
   rest.first->addIncoming(main_end, between);
   rest.stop->addIncoming(end_, between);
-  add_incoming(rest.state, {between_state.begin(), between_state.end()}, between);
+  add_incoming(rest.state, between_state, between);
 
   ir_.SetInsertPoint(after);
   const std::vector<llvm::PHINode*> final_state = state_phis();
-  add_incoming(final_state, {between_state.begin(), between_state.end()}, between);
+  add_incoming(final_state, between_state, between);
   add_incoming(final_state, rest.state_after, rest.leave);
   set_state({final_state.begin(), final_state.end()});
+}
+
+/// The unmasked loop from `first` on, between two blocks: where it ends, and the accumulators then. What comes next is
+/// written behind.
+std::pair<V, std::vector<V>> VectorLoop::whole_blocks(llvm::BasicBlock* before, llvm::BasicBlock* after, V first,
+                                                      const std::vector<V>& initial, int instructions, bool stream) {
+  const int blocks = instructions <= kShortBody ? kUnroll : 1;
+  ir_.SetInsertPoint(before);
+  V whole = ir_.CreateAnd(ir_.CreateSub(end_, first), e_.i64(-kLanes * blocks));
+  V end = ir_.CreateAdd(first, whole);
+  set_state(initial);
+  Body main = main_body(blocks, stream);
+  ir_.SetInsertPoint(before);
+  ir_.CreateCondBr(ir_.CreateICmpSGT(whole, e_.i64(0)), main.enter, after);
+  main.first->addIncoming(first, before);
+  add_incoming(main.state, initial, before);
+  ir_.SetInsertPoint(main.leave);
+  ir_.CreateCondBr(ir_.CreateICmpSLT(main.next, end), main.enter, after);
+  main.first->addIncoming(main.next, main.leave);
+  add_incoming(main.state, main.state_after, main.leave);
+  ir_.SetInsertPoint(after);
+  const std::vector<llvm::PHINode*> state = state_phis();
+  add_incoming(state, initial, before);
+  add_incoming(state, main.state_after, main.leave);
+  return {end, {state.begin(), state.end()}};
 }
 
 // Streaming stores want whole cache lines: the masked body runs up to the first, the unmasked loop streams, and
@@ -268,28 +275,11 @@ void VectorLoop::emit_streaming(llvm::BasicBlock* before, llvm::BasicBlock* afte
 
   ir_.SetInsertPoint(turned);
   ir_.CreateCondBr(ir_.CreateICmpEQ(stop, end_), after, streams);
-  ir_.SetInsertPoint(streams);
-  const int blocks = instructions <= kShortBody ? kUnroll : 1;
-  V whole = ir_.CreateAnd(ir_.CreateSub(end_, at), e_.i64(-kLanes * blocks));
-  V main_end = ir_.CreateAdd(at, whole);
-  set_state(turn_state);
-  Body main = main_body(blocks, true);
-  ir_.SetInsertPoint(streams);
-  ir_.CreateCondBr(ir_.CreateICmpSGT(whole, e_.i64(0)), main.enter, main_done);
-  main.first->addIncoming(at, streams);
-  add_incoming(main.state, turn_state, streams);
-  ir_.SetInsertPoint(main.leave);
-  ir_.CreateCondBr(ir_.CreateICmpSLT(main.next, main_end), main.enter, main_done);
-  main.first->addIncoming(main.next, main.leave);
-  add_incoming(main.state, main.state_after, main.leave);
-  ir_.SetInsertPoint(main_done);
-  const std::vector<llvm::PHINode*> done_state = state_phis();
-  add_incoming(done_state, turn_state, streams);
-  add_incoming(done_state, main.state_after, main.leave);
+  const auto [main_end, done_state] = whole_blocks(streams, main_done, at, turn_state, instructions, true);
   ir_.CreateBr(turn);
   at->addIncoming(main_end, main_done);
   stop->addIncoming(end_, main_done);
-  add_incoming(turn_phis, {done_state.begin(), done_state.end()}, main_done);
+  add_incoming(turn_phis, done_state, main_done);
   set_state(turn_state);
 }
 

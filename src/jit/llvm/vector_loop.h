@@ -2,6 +2,7 @@
 // elements is emitted once with a mask, for what remains, and, where that pays, without one for the rest.
 #pragma once
 
+#include <utility>
 #include <vector>
 
 #include "smolder/jit/llvm/kernel_emitter.h"
@@ -91,6 +92,8 @@ class VectorLoop {
   void emit_masked(llvm::BasicBlock* before, llvm::BasicBlock* after);
   void emit_main_and_rest(llvm::BasicBlock* before, llvm::BasicBlock* after);
   void emit_streaming(llvm::BasicBlock* before, llvm::BasicBlock* after);
+  std::pair<V, std::vector<V>> whole_blocks(llvm::BasicBlock* before, llvm::BasicBlock* after, V first,
+                                            const std::vector<V>& initial, int instructions, bool stream);
   Body masked_body();
   Body main_body(int blocks, bool stream);
   V streaming_start(V* aligned);

@@ -1,6 +1,8 @@
 #include "smolder/jit/loop/fetch_rows.h"
 
 #include <algorithm>
+#include <utility>
+#include <vector>
 
 #include "smolder/jit/cost.h"
 #include "smolder/jit/loop/tiles.h"
@@ -41,6 +43,26 @@ size_t costliest_but(const std::vector<const Stmt*>& loops, size_t one) {
   return best;
 }
 
+/// While `during`, a vector loop, runs, the row that `access` reads or writes is fetched.
+struct RowFetch {
+  const Stmt* during;
+  const Stmt* access;  ///< a load or a store
+  VarId column;        ///< of its own loop
+  VarId row = -1;      ///< the next row, by the loop over this variable; -1: this row
+
+  Stmt statement() const {
+    Stmt s{};
+    s.kind = StmtKind::kFetch;
+    s.dtype = access->dtype;
+    s.address = access->address;
+    for (auto& t : s.address.map.terms) {
+      if (t.var == column) t.var = during->vars[0];
+    }
+    if (row >= 0) s.vars = {row};
+    return s;
+  }
+};
+
 /// `body` holds the loops over one row, which the loop over `row` walks; nothing to do for fewer than `least`.
 void find_in(const Kernel& k, const std::vector<Stmt>& body, VarId row, size_t least, bool stores,
              std::vector<RowFetch>& out) {
@@ -62,17 +84,33 @@ void find_in(const Kernel& k, const std::vector<Stmt>& body, VarId row, size_t l
   }
 }
 
+using Fetches = std::vector<std::pair<const Stmt*, std::vector<Stmt>>>;
+
+void insert(std::vector<Stmt>& body, Fetches& fetches) {
+  for (Stmt& s : body) {
+    const auto it = std::ranges::find(fetches, &s, &Fetches::value_type::first);
+    if (it != fetches.end()) s.body.insert(s.body.begin(), it->second.begin(), it->second.end());
+    if (s.kind == StmtKind::kLoop) insert(s.body, fetches);
+  }
+}
+
 }  // namespace
 
-std::vector<RowFetch> find_row_fetches(const Kernel& k) {
-  std::vector<RowFetch> out;
-  if (k.root.kind != StmtKind::kParallel) return out;
-  find_in(k, k.root.body, k.root.vars.back(), 2, false, out);
+void fetch_rows(Kernel& k) {
+  if (k.root.kind != StmtKind::kParallel) return;
+  std::vector<RowFetch> all;
+  find_in(k, k.root.body, k.root.vars.back(), 2, false, all);
   for (const Stmt& s : k.root.body) {
     // A column sum walks a tile: where its part of a row ends, the processor's own prefetching does too.
-    if (s.kind == StmtKind::kLoop && !is_tile(s)) find_in(k, s.body, s.vars[0], 1, true, out);
+    if (s.kind == StmtKind::kLoop && !is_tile(s)) find_in(k, s.body, s.vars[0], 1, true, all);
   }
-  return out;
+  Fetches fetches;
+  for (const RowFetch& f : all) {
+    auto it = std::ranges::find(fetches, f.during, &Fetches::value_type::first);
+    if (it == fetches.end()) it = fetches.insert(it, {f.during, {}});
+    it->second.push_back(f.statement());
+  }
+  insert(k.root.body, fetches);
 }
 
 }  // namespace smolder::jit

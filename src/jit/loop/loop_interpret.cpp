@@ -316,6 +316,7 @@ class Interpreter {
       case StmtKind::kShared:
         return share(s);
       case StmtKind::kRegister:
+      case StmtKind::kFetch:
         return;
       case StmtKind::kHold:
       case StmtKind::kRelease:

@@ -37,6 +37,9 @@
 //  - the address of a buffer is readable even when it has no elements: a clamped index of an empty
 //    axis reads there.
 //
+// A host's kernel is as above, but for `fetch b0[v0*n1 + v2] next v0` in vector loops: memory is asked for a row that a
+// later loop, or the next iteration of v0, will use (fetch_rows.h).
+//
 // A device's kernel is scheduled before code is made of it: passes say who runs which loop, and where rows lie.
 //
 //   kernel {
@@ -179,8 +182,10 @@ enum class StmtKind : uint8_t {
   kRelease,   ///< in a kThread: the last use of what it keeps
   kStage,     ///< in a kThread: buffer[address] is read from shared memory, if there is room
   kUnstage,   ///< in a kThread: and no longer
+  kFetch,  ///< in a kVector of a host's kernel: memory is asked for what lies at buffer[address]. `vars`: for the next
+           ///< iteration of this loop, if any
 };
-/// Whether a statement says only where elements are kept.
+/// Whether a statement says only where elements are kept, or will be.
 constexpr bool is_placement(StmtKind kind) { return kind >= StmtKind::kRegister; }
 
 constexpr bool is_loop(StmtKind kind) {

@@ -205,6 +205,7 @@ class Parser {
       s.kind = *placement;
       address(s);
       s.ahead = s.kind == StmtKind::kHold && in_.take("ahead");
+      if (s.kind == StmtKind::kFetch && in_.take("next")) s.vars = {in_.id('v')};
     } else if (w == "shared" || w == "register") {
       s.kind = w == "shared" ? StmtKind::kShared : StmtKind::kRegister;
       s.address.buffer = in_.id('b');
@@ -271,7 +272,8 @@ class Parser {
     static constexpr std::pair<std::string_view, StmtKind> kAll[] = {{"hold", StmtKind::kHold},
                                                                      {"release", StmtKind::kRelease},
                                                                      {"stage", StmtKind::kStage},
-                                                                     {"unstage", StmtKind::kUnstage}};
+                                                                     {"unstage", StmtKind::kUnstage},
+                                                                     {"fetch", StmtKind::kFetch}};
     const auto* const it = std::ranges::find(kAll, word, &std::pair<std::string_view, StmtKind>::first);
     return it == std::end(kAll) ? nullptr : &it->second;
   }

@@ -125,6 +125,11 @@ class Printer {
         out += "unstage ";
         address(s.address);
         break;
+      case StmtKind::kFetch:
+        out += "fetch ";
+        address(s.address);
+        if (!s.vars.empty()) text(" next v", s.vars[0]);
+        break;
       case StmtKind::kCopy:
         out += "copy ";
         address(s.address);

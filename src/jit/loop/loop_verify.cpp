@@ -158,6 +158,11 @@ class Verifier {
       case StmtKind::kUnstage:
         placement(s);
         break;
+      case StmtKind::kFetch:
+        VERIFY(in_vector_ != 0 && k_.root.kind != StmtKind::kGrid, "a row is fetched in no vector loop of a host");
+        address(s.address);
+        if (!s.vars.empty()) var(s.vars[0]);
+        break;
       case StmtKind::kCopy:
         address(s.address);
         address(s.source);
