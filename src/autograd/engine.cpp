@@ -423,6 +423,7 @@ std::vector<Tensor> grad(const std::vector<Tensor>& outputs, const std::vector<T
                          const std::vector<Tensor>& grad_outputs, bool retain_graph, bool create_graph,
                          bool allow_unused) {
   check_roots(outputs);
+  if (inputs.empty()) return {};  // a run that nothing is asked of would leave gradients in all leaves
   Run run(retain_graph || create_graph, create_graph);
   std::vector<Edge> edges;
   for (const Tensor& t : inputs) {

@@ -38,7 +38,8 @@ void FunctionContext::finish(const std::string& name, std::shared_ptr<CustomFunc
                   "that are modified inplace must all be outputs of the Function.");
   }
   std::shared_ptr<Node> node;
-  if (lazy::grad_enabled() && std::ranges::any_of(needs_, [](bool b) { return b; })) {
+  if (lazy::grad_enabled() && !lazy::inference_mode_enabled() &&
+      std::ranges::any_of(needs_, [](bool b) { return b; })) {
     node = new_node(std::move(function));
     node_ = node;
     for (const Tensor& t : inputs_) {

@@ -24,7 +24,7 @@ uint32_t operand_bit(const ir::OpInfo& row, size_t i) { return 1u << std::min(i,
 void on_record(ir::Op op, std::span<const lazy::Operand> operands, std::span<const int64_t> attrs, Tensor* outputs) {
   const GradInfo* const grad = grad_info(op);
   const ir::OpInfo& row = ir::info(op);
-  if (!grad) return;
+  if (!grad || lazy::inference_mode_enabled()) return;  // there is none in it, where gradients are on, too
   uint32_t needed = 0;
   for (size_t i = 0; i < operands.size(); ++i) {
     if (operands[i].kind() == lazy::Operand::kTensor && operands[i].impl()->requires_grad) {
@@ -67,9 +67,41 @@ void on_record(ir::Op op, std::span<const lazy::Operand> operands, std::span<con
   }
 }
 
-/// An in-place write replaced the value of `impl` by that of `from`.
+/// The history of a tensor that a custom Function returned as a view, once its elements were written: its gradient is
+/// not that of what it holds.
+class LostHistory final : public CustomFunction {
+ public:
+  explicit LostHistory(std::string name) : name_(std::move(name)) {}
+  std::string name() const override { return name_; }
+  std::vector<Tensor> backward(std::vector<Tensor>) override {
+    raise<RuntimeError>("Output of ", name_,
+                        " is a view and its base or another view of its base has been modified inplace. This view was "
+                        "created inside a custom Function (or because an input was returned as-is) and the autograd "
+                        "logic to handle view+inplace would override the custom backward associated with the custom "
+                        "Function, leading to incorrect gradients. This behavior is forbidden. You can fix this by "
+                        "cloning the output of the custom Function.");
+  }
+  void release() override {}
+
+ private:
+  std::string name_;
+};
+
+/// Whether `impl` is a view that a custom Function returned; its elements were written, so it has no history any more.
+bool lose_history(lazy::TensorImpl* impl) {
+  if (!impl->autograd || !impl->requires_grad) return false;
+  TensorMeta& meta = meta_of(impl);
+  if (meta.forbidden_write.empty() || !meta.grad_fn.node) return false;
+  const std::string name = meta.grad_fn.node->name();
+  meta.grad_fn = {new_node(std::make_shared<LostHistory>(name)), 0};
+  meta.grad_fn.node->outputs = {impl->value->meta};
+  return true;
+}
+
+/// An in-place write replaced the value of `impl` by that of `from`; where they are one, somebody else wrote its storage.
 void on_rebase(lazy::TensorImpl* impl, lazy::TensorImpl* from) {
-  if (!lazy::grad_enabled()) return;
+  if (lose_history(impl) || impl == from) return;
+  if (!lazy::grad_enabled() || lazy::inference_mode_enabled()) return;
   impl->requires_grad = from->requires_grad;
   if (!from->requires_grad && !impl->autograd) return;
   TensorMeta& meta = meta_of(impl);

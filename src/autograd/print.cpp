@@ -238,7 +238,8 @@ std::vector<std::string> suffixes_of(const Tensor& t, const PrintOptions& option
   const bool empty = t.numel() == 0;
   if (empty ? t.dim() != 1 : options.edgeitems == 0) out.push_back("size=" + tuple_text(t.shape()));
   const DType usual = lazy::default_dtype();
-  if (dtype != usual && dtype != complex_type(usual) && (empty || (dtype != DType::kInt64 && dtype != DType::kBool))) {
+  const bool seen = dtype == DType::kInt64 || dtype == DType::kBool || dtype == complex_type(usual);  // in elements
+  if (dtype != usual && (empty || !seen)) {
     out.push_back("dtype=smolder." + std::string(name(dtype)));
   }
   if (!t.is_leaf()) {

@@ -47,8 +47,10 @@ void note_version(SavedTensor& saved, lazy::TensorImpl* impl, uint32_t writes_to
 /// An in-place op is about to put `from` into `impl`: what the op saved of its result is what is written now, and
 /// what it saved of `impl` itself is its own to overwrite.
 void on_write(lazy::TensorImpl* impl, lazy::TensorImpl* from) {
-  if (impl->autograd && lazy::grad_enabled() && impl->requires_grad) {
-    const std::string& why = meta_of(impl).forbidden_write;
+  // A view of what must not be written is no way to write it.
+  for (lazy::TensorImpl* at = impl; at && lazy::grad_enabled(); at = at->detached ? nullptr : at->base) {
+    if (!at->autograd || !at->requires_grad) continue;
+    const std::string& why = meta_of(at).forbidden_write;
     SMOLDER_CHECK(why.empty(), RuntimeError, why);
   }
   if (!from->autograd) return;

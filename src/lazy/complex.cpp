@@ -402,8 +402,11 @@ std::optional<Tensor> result_of(const ComplexCall& c) {
     case Op::kAdd:
     case Op::kSub:
     case Op::kWhere:
+      return linear_in_parts(c);
     case Op::kMaskedFill:
     case Op::kIndexFill:
+      SMOLDER_CHECK(c.is_complex(0), RuntimeError, "value cannot be converted to type ",
+                    name(c.operands[0].meta()->dtype), " without overflow");
       return linear_in_parts(c);
     case Op::kPowInt:
       return complex_math(Op::kPow, c.at(0), {Part(static_cast<double>(c.attrs[0])), Part()}, promoted(c.operands));

@@ -68,9 +68,38 @@ Tensor undo(const ViewStep& step, const Tensor& input, const Tensor& result) {
   }
 }
 
+/// Whether the steps repeat elements, and each is in the result but once, as in a row of an expanded tensor.
+bool leaves_repeats(const std::vector<const ViewStep*>& steps, const Dims& shape) {
+  bool repeats = false;
+  for (size_t i = 0; i < steps.size(); ++i) {
+    const ViewStep& s = *steps[i];
+    if (s.op == kTaken || s.op == ir::Op::kViewAsReal || s.op == ir::Op::kViewAsComplex) return false;
+    const Dims& to = i + 1 < steps.size() ? steps[i + 1]->input->shape : shape;
+    repeats |= s.op == ir::Op::kExpand && numel(to) != numel(s.input->shape);
+  }
+  const Dims& strides = steps.back()->layout.strides;
+  for (int i = 0; i < shape.size(); ++i) {
+    if (strides[i] == 0 && shape[i] > 1) return false;
+  }
+  return repeats;
+}
+
+/// `base` with `source` where a view of this layout has its elements, each in a place of its own.
+Tensor put_at(const Tensor& base, const Tensor& source, const Layout& layout) {
+  const DeviceMode on(base);
+  Tensor at = full({}, Scalar(layout.offset), DType::kInt64);
+  for (int i = 0; i < source.dim(); ++i) {
+    at = unsqueeze(at, -1) + arange(source.size(i)) * layout.strides[i];
+  }
+  return reshape(index_copy(reshape(base, {-1}), 0, reshape(at, {-1}), reshape(source, {-1})), base.shape());
+}
+
 /// The values that `impl` is computed from by each of its steps, and those that undoing them makes of a new value.
 Tensor undo_all(const TensorImpl* impl, const Tensor& source) {
   const std::vector<const ViewStep*> steps = steps_in_order(impl->steps.get());
+  if (!steps.empty() && source.numel() > 0 && leaves_repeats(steps, source.shape())) {
+    return put_at(handle(impl->base), source, steps.back()->layout);
+  }
   std::vector<Tensor> inputs{handle(impl->base)};
   for (size_t i = 0; i + 1 < steps.size(); ++i) inputs.push_back(apply(*steps[i], inputs.back()));
   Tensor now = source;
@@ -240,6 +269,7 @@ void read_again(TensorImpl* impl) {
   if (impl->detached) {
     ++impl->version;
     if (!written) ++impl->moves;
+    if (written && g_rebase) g_rebase(impl, impl);
   } else if (g_rebase) {
     g_rebase(impl, now.impl());
   }

@@ -179,3 +179,21 @@ def test_a_result_without_a_gradient_makes_no_nan():
         x = smolder.tensor([1000.0, 1.0]).requires_grad_()
         assert gradient(f, x, used) == gradient(f._function, x, used)
     assert sum(f._hits()) == 4
+
+
+def test_leaves_that_a_step_makes_get_their_gradients_from_backward_alone():
+    """Recording looks for the gradients of results, and must leave none in leaves that the function made."""
+    calls = [0]
+
+    def step(x):
+        calls[0] += 1  # so that no recorded step serves
+        made.append(leaf := (x * 1.5 + calls[0]).requires_grad_())
+        return (leaf + 3) * 1.5 + 1
+
+    for function in (step, smolder.compile(step)):
+        made = []
+        for _ in range(5):
+            y = function(smolder.ones(3))
+            assert made[-1].grad is None
+            y.sum().backward()
+            assert made[-1].grad.tolist() == [1.5, 1.5, 1.5]

@@ -631,3 +631,37 @@ def test_copies_and_buffers_of_complex_numbers():
         ).tolist() == [1 + 2j, 3]
     x.untyped_storage().fill_(0)
     assert x.tolist() == [0, 0]
+
+
+def test_complex_numbers_that_are_real():
+    z = smolder.tensor([3 + 0j])
+    assert (int(z), float(z), complex(z), bool(z)) == (3, 3.0, 3 + 0j, True)
+    assert type(int(z)) is int and type(float(z)) is float
+    for value in (1j, complex(2, float("nan"))):
+        with pytest.raises(RuntimeError, match="value cannot be converted to type int64_t without overflow"):
+            int(smolder.tensor(value))
+        with pytest.raises(RuntimeError, match="value cannot be converted to type double without overflow"):
+            float(smolder.tensor(value))
+        assert bool(smolder.tensor(value))
+    with pytest.raises(TypeError, match="only integer tensors of a single element can be converted to an index"):
+        [1, 2, 3, 4][z]
+    with pytest.raises(ValueError, match="only one element tensors can be converted to Python scalars"):
+        complex(smolder.tensor([1j, 2j]))
+
+
+@pytest.mark.parametrize("data", [1j, 1 + 0j, [1j, 2], [[1.0], [2j]]])
+def test_complex_numbers_are_no_real_elements(data):
+    for make in (smolder.tensor, smolder.as_tensor, smolder.ones(2).new_tensor):
+        with pytest.raises(TypeError, match="must be real number, not complex"):
+            make(data, dtype=smolder.float32)
+        with pytest.raises(TypeError, match="'complex' object cannot be interpreted as an integer"):
+            make(data, dtype=smolder.int64)
+    x = smolder.ones(2)
+    for value in (1j, smolder.tensor(1j)):
+        with pytest.raises(RuntimeError, match="value cannot be converted to type float32 without overflow"):
+            x.masked_fill(x > 0, value)
+
+
+def test_complex_tensors_without_elements_print_their_dtype():
+    assert repr(smolder.empty(0, dtype=smolder.complex64)) == "tensor([], dtype=smolder.complex64)"
+    assert repr(smolder.empty(0, 3, dtype=smolder.complex64)) == "tensor([], size=(0, 3), dtype=smolder.complex64)"

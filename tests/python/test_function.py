@@ -152,8 +152,40 @@ def test_results_that_are_arguments_or_views_of_them():
         assert h.grad_fn.name() == "MulBackward0"
         with pytest.raises(RuntimeError, match="This view was created inside a custom Function"):
             y.mul_(2)
+        with pytest.raises(RuntimeError, match="This view was created inside a custom Function"):
+            y[1:].mul_(2)
         y.sum().backward()
         assert x.grad.tolist() == [3, 3, 3]
+
+
+WRITES = {
+    "the argument": lambda x, y: x.mul_(5),
+    "another view": lambda x, y: x[:1].mul_(5),
+    "itself": lambda x, y: y.mul_(5),
+    "a part of it": lambda x, y: y[1:].mul_(5),
+}
+
+
+@pytest.mark.parametrize("name", WRITES)
+@pytest.mark.parametrize("mode", [smolder.no_grad, smolder.enable_grad])
+def test_a_view_that_was_written_has_no_gradient(name, mode):
+    """The Function's is not that of what the view holds."""
+    f = function(lambda ctx, x: x.view(-1), lambda ctx, g: g * 3, "View")
+    x = leaf()
+    h = x * 1
+    y = f.apply(h)
+    before = y * 2
+    if mode is smolder.enable_grad and name in ("itself", "a part of it"):
+        with pytest.raises(RuntimeError, match="is a view and is being modified inplace"):
+            WRITES[name](h, y)
+        return
+    with mode():
+        WRITES[name](h, y)
+    assert y.tolist() == h.tolist() != [1, 1, 1]
+    with pytest.raises(RuntimeError, match="its base or another view of its base has been modified inplace"):
+        y.sum().backward()
+    before.sum().backward()
+    assert x.grad.tolist() == [6, 6, 6]
 
 
 ERRORS = [

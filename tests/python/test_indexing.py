@@ -272,3 +272,26 @@ def test_elements_are_not_deleted():
     x = smolder.ones(3)
     with pytest.raises(TypeError, match="does not support deleting items"):
         del x[0]
+
+
+def test_an_integer_out_of_range_names_its_dimension():
+    x = smolder.zeros(2, 3, 4)
+    for index, text in [
+        ((0, -5), "index -5 is out of bounds for dimension 1 with size 3"),
+        ((0, 0, 9), "index 9 is out of bounds for dimension 2 with size 4"),
+        ((slice(None), 0, 9), "index 9 is out of bounds for dimension 2 with size 4"),
+        (-3, "index -3 is out of bounds for dimension 0 with size 2"),
+    ]:
+        with pytest.raises(IndexError, match=text):
+            x[index]
+        with pytest.raises(IndexError, match=text):
+            x[index] = 1
+
+
+def test_index_put_takes_tensors():
+    x, at = smolder.zeros(3), smolder.tensor([0])
+    for put in (x.index_put, x.index_put_, lambda *given: smolder.index_put(x, *given)):
+        with pytest.raises(TypeError, match="'values' .position 2. must be Tensor, not float"):
+            put((at,), 1.0)
+        with pytest.raises(TypeError, match="'indices' .position 1. must be tuple of Tensors, not Tensor"):
+            put(at, smolder.ones(1))

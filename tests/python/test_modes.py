@@ -232,3 +232,35 @@ def test_a_model_in_inference_mode():
     assert out.is_inference() and not out.requires_grad
     model(x).sum().backward()
     assert all(p.grad is not None for p in model.parameters())
+
+
+def test_no_history_in_inference_mode():
+    """Where gradients are on in it, too."""
+    x = smolder.ones(3, requires_grad=True)
+    h = x * 2
+
+    class Twice(autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * 2
+
+    with smolder.inference_mode(), smolder.enable_grad():
+        assert smolder.is_grad_enabled()
+        y, z = x * 2, Twice.apply(x)
+        h.add_(1)
+        leaf = smolder.ones(2, requires_grad=True)
+    assert not y.requires_grad and y.is_inference() and not z.requires_grad
+    assert leaf.requires_grad
+    h.sum().backward()
+    assert x.grad.tolist() == [2, 2, 2]
+
+
+def test_flags_of_tensors_that_are_computed():
+    y = smolder.ones(3, requires_grad=True) * 2
+    with pytest.raises(RuntimeError, match="you can only change requires_grad flags of leaf variables"):
+        y.requires_grad = True
+    assert y.requires_grad_() is y

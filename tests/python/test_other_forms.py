@@ -2,6 +2,7 @@
 
 import warnings
 
+import numpy as np
 import pytest
 
 import smolder as sm
@@ -159,3 +160,36 @@ def test_a_tensor_of_one_element_is_a_number_before_tensors():
     assert sm.equal(X.addcmul(rate, X, X), X + 0.5 * X * X)
     with pytest.raises(TypeError, match=r"add\(\) takes 1 positional argument but 2 were given"):
         X.add(sm.tensor([0.5]), X)
+
+
+@pytest.mark.parametrize("name", ["tensor_split", "hsplit", "vsplit", "dsplit"])
+def test_a_tensor_tells_how_many_pieces_or_where_they_end(name):
+    """Of one dimension it is a list, of one element too."""
+    x = sm.arange(24).reshape(2, 3, 4) if name == "dsplit" else sm.arange(24).reshape(4, 6)
+    axis = {"hsplit": 1, "dsplit": 2}.get(name, 0)
+    ways = [getattr(x, name), lambda told: getattr(sm, name)(x, told)]
+    if name == "tensor_split":
+        ways.append(lambda told: x.tensor_split(told, dim=-2))
+        ways.append(lambda told: sm.tensor_split(input=x, tensor_indices_or_sections=told, dim=0))
+    for way in ways:
+        for told, numbers in [
+            (sm.tensor([1]), [1]),
+            (sm.tensor([1, 3]), [1, 3]),
+            (sm.tensor([], dtype=sm.int64), []),
+            (sm.tensor([-1]), [-1]),
+            (sm.tensor(2), 2),
+        ]:
+            got, expected = way(told), np.array_split(x.numpy(), numbers, axis)
+            assert [p.tolist() for p in got] == [p.tolist() for p in expected], (name, numbers)
+
+
+def test_a_tensor_that_tells_no_pieces():
+    x = sm.arange(6)
+    for told in (sm.tensor([[1]]), sm.tensor([[1, 2]])):
+        with pytest.raises(RuntimeError, match="zero-dimensional or one-dimensional tensor, but got a tensor with 2 d"):
+            x.tensor_split(told)
+    for told in (sm.tensor([2.0]), sm.tensor(2.0), sm.tensor([2], dtype=sm.int32)):
+        with pytest.raises(RuntimeError, match=r"to have dtype of long, but got smolder\.(float|int)32"):
+            sm.tensor_split(x, told)
+    with pytest.raises(TypeError, match=r"chunk\(\): argument 'chunks' \(position 1\) must be int, not Tensor"):
+        x.chunk(sm.tensor([2]))

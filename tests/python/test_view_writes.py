@@ -157,3 +157,47 @@ def test_a_write_to_one_of_several_windows_is_seen_in_all(detached):
     assert base.tolist() == [0, 9, 2, 3, 4, 5]
     windows[3, 0], windows[0, 1] = float("nan"), 1.0
     assert windows[1].tolist()[:2] == [1, 2] and math.isnan(windows[2, 1].item()) and math.isnan(base[3].item())
+
+
+ROWS = {  # views of an expanded tensor in which each element is but once
+    "a row": (lambda x: x.expand(4, 3)[1], [1, 1, 1]),
+    "rows": (lambda x: x.expand(4, 3)[2:3], [1, 1, 1]),
+    "a part of a row": (lambda x: x.expand(4, 3)[3, 1:], [0, 1, 1]),
+    "steps": (lambda x: x.expand(2, 2, 3)[0, 1, ::2], [1, 0, 1]),
+    "a column": (lambda x: x.unsqueeze(1).expand(3, 4)[:, 2], [1, 1, 1]),
+    "an element": (lambda x: x.expand(4, 3)[0, 1], [0, 1, 0]),
+    "transposed": (lambda x: x.expand(4, 3).t()[:, :1], [1, 1, 1]),
+    "a diagonal": (lambda x: x.expand(3, 3).diagonal(), [1, 1, 1]),
+}
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_a_row_of_an_expanded_tensor_is_written(name):
+    view, where = ROWS[name]
+    x = smolder.arange(3.0)
+    before = x.clone()
+    others = x.expand(4, 3)
+    view(x).add_(10)
+    expected = [v + 10 * w for v, w in zip(before.tolist(), where, strict=True)]
+    assert x.tolist() == expected and others[2].tolist() == expected
+    view(x).detach().sub_(10)
+    assert x.tolist() == before.tolist()
+    leaf = smolder.arange(3.0, requires_grad=True)
+    y = leaf * 2
+    view(y).mul_(5)
+    y.sum().backward()
+    assert leaf.grad.tolist() == [2 * (5 if w else 1) for w in where]
+
+
+def test_repeated_elements_are_not_written():
+    x = smolder.arange(3.0)
+    for write in (
+        lambda: x.expand(4, 3).add_(1),
+        lambda: x.expand(4, 3)[1:].add_(1),
+        lambda: x.expand(2, 4, 3)[0].add_(1),
+        lambda: x[:1].expand(5).copy_(smolder.arange(5.0)),
+        lambda: smolder.add(x, 1, out=x.expand(2, 3)),
+    ):
+        with pytest.raises(RuntimeError, match="more than one element of the written-to tensor refers to a single"):
+            write()
+    assert x.tolist() == [0, 1, 2]

@@ -171,6 +171,12 @@ def tensor(
         dtype = _core._default_dtype()
     if dtype is None and not typed and array.dtype == numpy.complex128:
         dtype = _core._default_dtype().to_complex()
+    if not typed and array.dtype == numpy.complex128 and dtype is not None and not dtype.is_complex:
+        raise TypeError(
+            "must be real number, not complex"
+            if dtype.is_floating_point
+            else "'complex' object cannot be interpreted as an integer"
+        )
     if not isinstance(data, numpy.ndarray) and array.dtype.kind != "c":
         _check_fits(array, dtype or (_core.float32 if array.dtype.kind == "f" else _core.int64))
     return _finish(_from_array(array, dtype), requires_grad)

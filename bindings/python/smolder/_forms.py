@@ -12,6 +12,7 @@ from smolder._call_errors import as_int
 from smolder._creation import arange, empty
 from smolder._device import placed
 from smolder._functions import triu_indices
+from smolder._other_forms import pieces
 from smolder._tensor import Tensor
 from smolder._warn import warn
 
@@ -203,6 +204,7 @@ def as_strided_scatter(
 @_method
 def dsplit(input: Tensor, indices_or_sections: int | Sequence[int]) -> tuple[Tensor, ...]:
     """Splits along the third dimension: into so many equal parts, or at indices."""
+    indices_or_sections = pieces(indices_or_sections)
     if isinstance(indices_or_sections, bool):
         raise TypeError("dsplit(): argument 'indices_or_sections' must be int or tuple of ints, not bool")
     if input.dim() < 3:

@@ -111,17 +111,18 @@ def _slice(tensor, axis, item):
     return tensor.slice(axis, start, stop, 1 if step is None else step)
 
 
-def _integer(tensor, axis, item):
+def _integer(tensor, axis, item, place):
+    """The tensor at an integer of a dimension, which is the index's item at `place`."""
     i, n = operator.index(item), tensor.size(axis)
     if not -n <= i < n:
-        raise IndexError(f"index {i} is out of bounds for dimension {axis} with size {n}")
+        raise IndexError(f"index {i} is out of bounds for dimension {place} with size {n}")
     return tensor.select(axis, i)
 
 
 def view(tensor, index):
     """The view that integers, slices, None and ... select, and (axis, index or mask) of what is left of the index."""
     axis, pending = 0, []
-    for item in _expand(tensor, index):
+    for place, item in enumerate(_expand(tensor, index)):
         if item is None:
             tensor = tensor.unsqueeze(axis)
             axis += 1
@@ -129,7 +130,7 @@ def view(tensor, index):
             tensor = _slice(tensor, axis, item)
             axis += 1
         elif _is_integer(item):
-            tensor = _integer(tensor, axis, item)
+            tensor = _integer(tensor, axis, item, place)
         else:
             found = _as_index(item)
             if found is None:
@@ -140,7 +141,7 @@ def view(tensor, index):
             elif found.dim() == 0:  # a view, as in torch, where the number is there to be read
                 known = found._known_number()
                 if known is not None:
-                    tensor = _integer(tensor, axis, known)
+                    tensor = _integer(tensor, axis, known, place)
                     continue
             pending.append((axis, _beside(tensor, found)))
             axis += found.dim() if found.dtype == _core.bool else 1

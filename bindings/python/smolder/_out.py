@@ -12,6 +12,10 @@ _RESIZED = (
     "shape {}. This behavior is deprecated, and in a future release outputs will not be resized unless they have zero "
     "elements. You can explicitly reuse an out tensor t by resizing it, inplace, to zero elements with t.resize_(0)."
 )
+_OVERLAP = (
+    "unsupported operation: more than one element of the written-to tensor refers to a single memory location. Please "
+    "clone() the tensor before performing the operation."
+)
 
 
 def call(function, args, kwargs):
@@ -102,6 +106,8 @@ def _write(name, out, result, given):
             f"{name}(): result type {result.dtype} can't be cast to the desired output type {out.dtype} of out"
         )
     if out.shape != result.shape:
+        if any(s == 0 and n > 1 for s, n in zip(out.stride(), out.shape, strict=True)):
+            raise RuntimeError(_OVERLAP)
         if any(t is out for t in _tensors(given)):  # it would be another tensor to who has it
             raise RuntimeError(
                 f"{name}(): output with shape {list(out.shape)} doesn't match the broadcast shape {list(result.shape)}, "

@@ -232,7 +232,7 @@ def mH(self):
 
 @_method
 def __complex__(self):
-    return builtins.complex(self.item())
+    return builtins.complex(_only(self))
 
 
 @_property
@@ -350,19 +350,29 @@ def _only(self):
     return _item(self)
 
 
+def _real(self, kind):
+    """The only element as a number without an imaginary part, which a complex one has of 0."""
+    value = _only(self)
+    if not isinstance(value, builtins.complex):
+        return value
+    if value.imag != 0:
+        raise RuntimeError(f"value cannot be converted to type {kind} without overflow")
+    return value.real
+
+
 @_method
 def __float__(self):
-    return builtins.float(_only(self))
+    return builtins.float(_real(self, "double"))
 
 
 @_method
 def __int__(self):
-    return builtins.int(_only(self))
+    return builtins.int(_real(self, "int64_t"))
 
 
 @_method
 def __index__(self):
-    if self.dtype.is_floating_point or self.numel() != 1:
+    if self.dtype.is_floating_point or self.dtype.is_complex or self.numel() != 1:
         raise TypeError("only integer tensors of a single element can be converted to an index")
     return builtins.int(_item(self))
 
@@ -582,6 +592,10 @@ _SHAPES = ("t", "squeeze", "unsqueeze", "transpose", "swapaxes", "swapdims")
 @_method
 def index_put_(self, indices, values, accumulate=False):
     """self[indices] = values in place, for a tuple of index tensors, masks or None; or += with accumulate."""
+    if isinstance(indices, Tensor):
+        raise TypeError("index_put_(): argument 'indices' (position 1) must be tuple of Tensors, not Tensor")
+    if not isinstance(values, Tensor):
+        raise TypeError(f"index_put_(): argument 'values' (position 2) must be Tensor, not {type(values).__name__}")
     pending = _indexing.pending_of(self, tuple(indices))
     if values.dtype != self.dtype:
         raise RuntimeError(
