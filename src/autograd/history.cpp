@@ -98,7 +98,8 @@ bool lose_history(lazy::TensorImpl* impl) {
   return true;
 }
 
-/// An in-place write replaced the value of `impl` by that of `from`; where they are one, somebody else wrote its storage.
+/// An in-place write replaced the value of `impl` by that of `from`; where they are one, somebody else wrote its
+/// storage.
 void on_rebase(lazy::TensorImpl* impl, lazy::TensorImpl* from) {
   if (lose_history(impl) || impl == from) return;
   if (!lazy::grad_enabled() || lazy::inference_mode_enabled()) return;

@@ -291,7 +291,7 @@ def test_an_integer_out_of_range_names_its_dimension():
 def test_index_put_takes_tensors():
     x, at = smolder.zeros(3), smolder.tensor([0])
     for put in (x.index_put, x.index_put_, lambda *given: smolder.index_put(x, *given)):
-        with pytest.raises(TypeError, match="'values' .position 2. must be Tensor, not float"):
+        with pytest.raises(TypeError, match=r"'values' .position 2. must be Tensor, not float"):
             put((at,), 1.0)
-        with pytest.raises(TypeError, match="'indices' .position 1. must be tuple of Tensors, not Tensor"):
+        with pytest.raises(TypeError, match=r"'indices' .position 1. must be tuple of Tensors, not Tensor"):
             put(at, smolder.ones(1))

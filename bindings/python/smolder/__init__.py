@@ -20,6 +20,7 @@ from smolder import _lines
 _lines.name_cells()
 
 # isort: off
+from smolder import _pieces as _pieces
 from smolder._core import *  # every op of the table, the dtypes, the counters
 from smolder import _subclass as _subclass
 from smolder._tensor import *

@@ -12,7 +12,7 @@ from smolder._call_errors import as_int
 from smolder._creation import arange, empty
 from smolder._device import placed
 from smolder._functions import triu_indices
-from smolder._other_forms import pieces
+from smolder._pieces import pieces
 from smolder._tensor import Tensor
 from smolder._warn import warn
 

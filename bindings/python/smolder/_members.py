@@ -169,3 +169,15 @@ def record_stream(self: Tensor, s: Any) -> None:
 Tensor.names = property(lambda self: (None,) * self.dim(), doc="None for each dimension: they have no names.")
 for _name in ("is_xpu", "is_mps", "is_mtia", "is_xla", "is_ipu", "is_maia", "is_vulkan", "is_nested", "is_sparse_csr"):
     setattr(Tensor, _name, property(lambda self: False, doc="False: there are no such tensors."))
+
+
+_requires_grad = Tensor.requires_grad
+
+
+def _set_requires_grad(self, on):
+    if on is True and not self.is_leaf:
+        raise RuntimeError("you can only change requires_grad flags of leaf variables.")
+    _requires_grad.__set__(self, on)
+
+
+Tensor.requires_grad = property(_requires_grad.fget, _set_requires_grad, doc=_requires_grad.__doc__)

@@ -24,7 +24,6 @@ _OTHERWISE = {
     "tensor_split": dict.fromkeys(("indices_or_sections", "tensor_indices_or_sections"), ("sections", "indices")),
     "dropout": {"train": ("training",)},
 }
-_SPLITS = {"tensor_split", "hsplit", "vsplit"}  # whose pieces may be told by a tensor
 _EITHER = {"split": ("split_size", "split_sizes")}  # torch has one name for both in methods
 # Arguments that choose among torch's ways to the same values, with what of them is taken.
 _UNREAD: dict[str, dict[str, tuple[Any, ...]]] = {
@@ -48,10 +47,6 @@ def call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, 
     typed, named = [as_dtype(v) for v in args], {k: as_dtype(v) for k, v in kwargs.items()}
     if any(a is not b for a, b in zip((*args, *kwargs.values()), (*typed, *named.values()), strict=True)):
         return function(*typed, **named)
-    if _name(function) in _SPLITS and any(isinstance(v, _core.Tensor) for v in (*args[1:], *kwargs.values())):
-        args = (*args[:1], *map(pieces, args[1:]))
-        kwargs = {key: value if key in ("input", "self") else pieces(value) for key, value in kwargs.items()}
-        return function(*args, **(_renamed(function, kwargs) or kwargs))
     if kwargs:
         renamed = _renamed(function, kwargs)
         if renamed is not None:
@@ -64,22 +59,6 @@ def call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, 
 
 def _name(function):
     return function.__name__.removesuffix("_of")
-
-
-def pieces(value: Any) -> Any:
-    """What tensor_split is told by a tensor: how many pieces, or where they end if it has a dimension."""
-    if not isinstance(value, _core.Tensor):
-        return value
-    if value.dtype != _core.int64:
-        raise RuntimeError(
-            f"tensor_split expected tensor_indices_or_sections to have dtype of long, but got {value.dtype}"
-        )
-    if value.dim() > 1:
-        raise RuntimeError(
-            "tensor_split expected tensor_indices_or_sections to be a zero-dimensional or one-dimensional tensor, but "
-            f"got a tensor with {value.dim()} dims"
-        )
-    return value.tolist()
 
 
 def _renamed(function, kwargs):

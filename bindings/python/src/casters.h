@@ -159,8 +159,6 @@ struct type_caster<smolder::python::Int> {
   NB_TYPE_CASTER(smolder::python::Int, const_name("int"))
   bool from_python(handle src, uint8_t flags, cleanup_list* cleanup) noexcept {
     if (PyBool_Check(src.ptr())) return false;
-    // Of tensors those without dimensions are numbers: one of a dimension is a list, of one element too.
-    if (smolder::Tensor * t; nb::try_cast<smolder::Tensor*>(src, t) && t && t->dim() != 0) return false;
     type_caster<int64_t> number;
     if (!number.from_python(src, flags, cleanup)) return false;
     value.value = number.value;

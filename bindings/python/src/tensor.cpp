@@ -197,8 +197,6 @@ nb::class_<Tensor> bind_tensor(nb::module_& m) {
           [](Tensor& t, nb::handle on) {
             SMOLDER_CHECK(PyBool_Check(on.ptr()), RuntimeError, "requires_grad must be a bool");
             check_no_transform(t, on.ptr() == Py_True);
-            SMOLDER_CHECK(t.is_leaf() || on.ptr() == Py_False, RuntimeError,
-                          "you can only change requires_grad flags of leaf variables.");
             t.requires_grad_(on.ptr() == Py_True);
           })
       .def_prop_ro("is_leaf", &Tensor::is_leaf)
