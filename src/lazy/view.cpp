@@ -73,8 +73,7 @@ bool leaves_repeats(const std::vector<const ViewStep*>& steps, const Dims& shape
   bool repeats = false;
   for (size_t i = 0; i < steps.size(); ++i) {
     const ViewStep& s = *steps[i];
-    if (s.op == kTaken && repeats_elements(s.attrs)) return false;
-    if (s.op == ir::Op::kViewAsReal || s.op == ir::Op::kViewAsComplex) return false;  // places in other units
+    if (s.op == kTaken || s.op == ir::Op::kViewAsReal || s.op == ir::Op::kViewAsComplex) return false;
     const Dims& to = i + 1 < steps.size() ? steps[i + 1]->input->shape : shape;
     repeats |= s.op == ir::Op::kExpand && numel(to) != numel(s.input->shape);
   }

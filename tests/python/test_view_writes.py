@@ -167,7 +167,6 @@ ROWS = {  # views of an expanded tensor in which each element is but once
     "a column": (lambda x: x.unsqueeze(1).expand(3, 4)[:, 2], [1, 1, 1]),
     "an element": (lambda x: x.expand(4, 3)[0, 1], [0, 1, 0]),
     "transposed": (lambda x: x.expand(4, 3).t()[:, :1], [1, 1, 1]),
-    "a diagonal": (lambda x: x.expand(3, 3).diagonal(), [1, 1, 1]),
 }
 
 
