@@ -11,7 +11,7 @@ from smolder._names import listing as _listing
 if TYPE_CHECKING:
     from typing import Any
 
-__all__: list[str] = []
+__all__ = []
 __dir__ = _listing(__name__)
 
 
