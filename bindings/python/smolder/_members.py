@@ -9,7 +9,7 @@ from smolder._tensor import Tensor
 from smolder._unheld import UnheldDtype
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from typing import Any
 
     from smolder._typing import Device, DType, T
@@ -164,6 +164,55 @@ def new(self: Tensor, *args: Any, device: Device = None) -> Tensor:
 @_add
 def record_stream(self: Tensor, s: Any) -> None:
     """Says that a stream uses the memory, which here is kept for what was given to any stream."""
+
+
+def _add_in_place(name: str) -> None:
+    """Adds `name`, which writes what the function without the underscore returns into the tensor."""
+
+    def in_place(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        return self.copy_(getattr(self, name[:-1])(*args, **kwargs))
+
+    in_place.__name__, in_place.__doc__ = name, f"As {name[:-1]}, of the tensor itself."
+    setattr(Tensor, name, in_place)
+
+
+for _name in ("conj_physical_", "float_power_", "i0_", "igamma_", "igammac_", "mvlgamma_", "nextafter_", "polygamma_"):
+    if not hasattr(Tensor, _name):
+        _add_in_place(_name)
+
+
+@_add
+def unsafe_split(self: Tensor, split_size: int, dim: int = 0) -> tuple[Tensor, ...]:
+    """As split."""
+    return self.split(split_size, dim)
+
+
+@_add
+def unsafe_split_with_sizes(self: Tensor, split_sizes: Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
+    """As split."""
+    return self.split(split_sizes, dim)
+
+
+@_add
+def map_(self: Tensor, tensor: Tensor, callable: Callable[[Any, Any], Any]) -> Tensor:
+    """Replaces each element by a Python function of it and of another tensor's; on the CPU alone, and slow."""
+    if self.is_cuda:
+        raise TypeError("map_ is only implemented on CPU tensors")
+    other = iter(tensor.detach().expand_as(self).reshape(-1).tolist())
+    return self.apply_(lambda value: callable(value, next(other)))
+
+
+@_add
+def _is_view(self: Tensor) -> bool:
+    """Whether the tensor is a view of another."""
+    return self._base is not None
+
+
+@_add
+def dim_order(self: Tensor) -> tuple[int, ...]:
+    """The dimensions from the one with the largest stride to that with the smallest."""
+    strides = self.stride()
+    return tuple(sorted(range(self.dim()), key=lambda i: -strides[i]))
 
 
 Tensor.names = property(lambda self: (None,) * self.dim(), doc="None for each dimension: they have no names.")

@@ -115,21 +115,62 @@ def _analytical(outputs, number, xs, seed=None):
     return rows
 
 
-def _compare(func, inputs, at, eps, atol, rtol, nondet_tol, check_grad_dtypes):
+def _forward(func, inputs, at):
+    """For the input at `at`: what _numerical returns, by forward mode: one call an element."""
+    from smolder.autograd import forward_ad
+
+    x = inputs[at]
+    rows = []
+    for i in range(x.numel()):
+        tangent = x.detach().new_zeros(x.numel())
+        tangent[i] = 1
+        with forward_ad.dual_level():
+            dual = forward_ad.make_dual(x.detach(), tangent.reshape(x.shape))
+            outputs = _outputs(func(*inputs[:at], dual, *inputs[at + 1 :]))
+            tangents = [forward_ad.unpack_dual(out).tangent for out in outputs]
+            rows.append(
+                [
+                    (_core.zeros_like(out) if t is None else t).detach().double().cpu().numpy().flatten()
+                    for out, t in zip(outputs, tangents, strict=True)
+                ]
+            )
+    return rows
+
+
+def _check_equal(numerical, analytical, rtol, atol, where, mode=""):
+    import numpy
+
+    if not numpy.allclose(analytical, numerical, rtol, atol):
+        raise GradcheckError(
+            f"Jacobian {mode}mismatch for output {where[0]} with respect to input {where[1]},\nnumerical:{numerical}\n"
+            f"analytical:{analytical}\n"
+        )
+
+
+def _compare(func, inputs, at, modes, eps, atol, rtol, nondet_tol, check_grad_dtypes):
+    """Compares with finite differences the derivatives of the modes: "forward", "backward" or both."""
     import numpy
 
     numerical = [_numerical(func, list(inputs), i, eps) for i in at]
     outputs = _outputs(func(*inputs))
     if not outputs and not at:
         return
+    columns = [[numpy.array([row[o] for row in of_input]) for of_input in numerical] for o in range(len(outputs))]
+    if "forward" in modes:
+        for k, i in enumerate(at):
+            found = _forward(func, inputs, i)
+            for o, out in enumerate(outputs):
+                found_of_o = numpy.array([row[o] for row in found]).reshape(inputs[i].numel(), out.numel())
+                n = columns[o][k].reshape(found_of_o.shape)
+                _check_equal(n, found_of_o, rtol, atol, (o, i), "computed with forward mode ")
+    if "backward" not in modes:
+        return
     xs = tuple(inputs[i] for i in at)
     for o, out in enumerate(outputs):
         rows = _analytical(outputs, o, xs)
         again = _analytical(outputs, o, xs)
         for k, x in enumerate(xs):
-            n = numpy.zeros((x.numel(), out.numel()))
-            for i, column in enumerate(numerical[k]):
-                n[i] = column[o]
+            n = columns[o][k].reshape(x.numel(), out.numel())
             a, b = numpy.zeros_like(n), numpy.zeros_like(n)
             for j in range(out.numel()):
                 for table, found in ((a, rows), (b, again)):
@@ -147,10 +188,7 @@ def _compare(func, inputs, at, eps, atol, rtol, nondet_tol, check_grad_dtypes):
                     f"times gives different values, although analytical gradient matches numerical gradient.The "
                     f"tolerance for nondeterminism was {nondet_tol}."
                 )
-            if not numpy.allclose(a, n, rtol, atol):
-                raise GradcheckError(
-                    f"Jacobian mismatch for output {o} with respect to input {at[k]},\nnumerical:{n}\nanalytical:{a}\n"
-                )
+            _check_equal(n, a, rtol, atol, (o, at[k]))
 
 
 def _check_undefined(func, inputs, at):
@@ -195,20 +233,22 @@ def gradcheck(
 ) -> bool:
     """Whether func's gradients agree with central differences of step eps; raises GradcheckError if not.
 
+    check_forward_ad compares the tangents of forward mode too, and check_backward_ad=False those alone (forward_ad says how
+    they are found: of a custom Function by its backward, not by its jvp).
+
     fast_mode computes the same as the slow mode.
     """
     if not (check_forward_ad or check_backward_ad):
         raise ValueError("Expected at least one of check_forward_ad or check_backward_ad to be True")
-    if check_forward_ad or check_batched_forward_grad:
-        raise NotImplementedError("gradcheck: check_forward_ad and check_batched_forward_grad are not supported")
-    if check_batched_grad:
-        raise NotImplementedError("gradcheck: check_batched_grad is not supported")
+    if check_batched_grad or check_batched_forward_grad:
+        raise NotImplementedError("gradcheck: check_batched_grad and check_batched_forward_grad are not supported")
     inputs = (inputs,) if isinstance(inputs, _core.Tensor) else tuple(inputs)
     func, inputs = _in_parts(func, inputs)
     try:
         at = _checked_inputs(inputs)
-        _compare(func, inputs, at, eps, atol, rtol, nondet_tol, check_grad_dtypes)
-        if check_undefined_grad:
+        modes = ["forward"] * check_forward_ad + ["backward"] * check_backward_ad
+        _compare(func, inputs, at, modes, eps, atol, rtol, nondet_tol, check_grad_dtypes)
+        if check_undefined_grad and check_backward_ad:
             _check_undefined(func, inputs, at)
     except GradcheckError:
         if raise_exception:

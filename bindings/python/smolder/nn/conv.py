@@ -15,6 +15,8 @@ from smolder.nn.module import Module
 from smolder.nn.parameter import Parameter
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from smolder._typing import Device, DType, Ints, Tensor
 
 __all__ = ["Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d"]
@@ -106,12 +108,6 @@ class _ConvNd(Module):
                 pairs += [self.padding[i]] * 2
         return pairs
 
-    def _convolve(self, convolution, input):
-        padding = self.padding
-        if self.padding_mode != "zeros":
-            input, padding = F.pad(input, self._around(), mode=self.padding_mode), 0
-        return convolution(input, self.weight, self.bias, self.stride, padding, self.dilation, self.groups)
-
     def extra_repr(self) -> str:
         zeros, ones = (0,) * len(self.kernel_size), (1,) * len(self.kernel_size)
         text = f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, stride={self.stride}"
@@ -130,6 +126,7 @@ class _ConvNd(Module):
 
 class _Conv(_ConvNd):
     _dims = 0
+    _convolution: Callable[..., Tensor]
 
     @on_device
     def __init__(
@@ -163,31 +160,33 @@ class _Conv(_ConvNd):
         )
 
 
+    def _conv_forward(self, input, weight, bias):
+        """The convolution with a weight and a bias that may be others than its own: what subclasses call and override."""
+        padding = self.padding
+        if self.padding_mode != "zeros":
+            input, padding = F.pad(input, self._around(), mode=self.padding_mode), 0
+        return self._convolution(input, weight, bias, self.stride, padding, self.dilation, self.groups)
+
+    def forward(self, input: Tensor) -> Tensor:
+        return self._conv_forward(input, self.weight, self.bias)
+
+
 class Conv1d(_Conv):
     """Convolution of signals [N, C, L]; weight is [out_channels, in_channels / groups, kernel]."""
 
-    _dims = 1
-
-    def forward(self, input: Tensor) -> Tensor:
-        return self._convolve(F.conv1d, input)
+    _dims, _convolution = 1, staticmethod(F.conv1d)
 
 
 class Conv2d(_Conv):
     """Convolution of images [N, C, H, W]; weight is [out_channels, in_channels / groups, h, w]."""
 
-    _dims = 2
-
-    def forward(self, input: Tensor) -> Tensor:
-        return self._convolve(F.conv2d, input)
+    _dims, _convolution = 2, staticmethod(F.conv2d)
 
 
 class Conv3d(_Conv):
     """Convolution of volumes [N, C, D, H, W]; weight is [out_channels, in_channels / groups, d, h, w]."""
 
-    _dims = 3
-
-    def forward(self, input: Tensor) -> Tensor:
-        return self._convolve(F.conv3d, input)
+    _dims, _convolution = 3, staticmethod(F.conv3d)
 
 
 class _ConvTransposeNd(_ConvNd):

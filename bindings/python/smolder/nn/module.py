@@ -191,6 +191,20 @@ class Module(hooks.Hooks, State, _core._ModuleCall):
         """The module of a dotted path."""
         return self._walk(target, "an nn.Module")
 
+    def set_submodule(self, target: str, module: Module, strict: bool = False) -> None:
+        """Puts a module at a dotted path, in the place of the one there; with strict there has to be one."""
+        if not target:
+            raise ValueError("Cannot set the submodule without a target name!")
+        if not isinstance(module, Module):
+            raise ValueError(f"`module` is not an nn.Module, found {builtins.type(module)}")
+        path, _, name = target.rpartition(".")
+        parent = self.get_submodule(path)
+        if strict and not hasattr(parent, name):
+            raise AttributeError(f"{parent._get_name()} has no attribute `{name}`")
+        if hasattr(parent, name) and not isinstance(getattr(parent, name), Module):
+            raise AttributeError(f"`{name}` is not an nn.Module")
+        setattr(parent, name, module)
+
     def get_parameter(self, target: str) -> Parameter:
         """The parameter of a dotted path."""
         path, _, name = target.rpartition(".")
@@ -394,6 +408,10 @@ class Module(hooks.Hooks, State, _core._ModuleCall):
     def bfloat16(self) -> Self:
         """Converts to bfloat16."""
         return self.to(_core.bfloat16)
+
+    def type(self, dst_type: DType | str) -> Self:
+        """Converts all parameters and buffers to a dtype, those of integers too; or to a type of tensors' by its name."""
+        return self._convert(lambda t: t.type(dst_type))
 
     def cpu(self) -> Self:
         """Moves parameters and buffers to the CPU."""

@@ -140,7 +140,15 @@ def _global_hook(hooks, hook):
     return handle
 
 
-_NOT_COPIED = ("step", "_optimizer_step_pre_hooks", "_optimizer_step_post_hooks")
+_NOT_COPIED = (
+    "step",
+    "_optimizer_step_pre_hooks",
+    "_optimizer_step_post_hooks",
+    "_optimizer_state_dict_pre_hooks",
+    "_optimizer_state_dict_post_hooks",
+    "_optimizer_load_state_dict_pre_hooks",
+    "_optimizer_load_state_dict_post_hooks",
+)
 
 
 class Optimizer:
@@ -319,11 +327,11 @@ class Optimizer:
 
     def register_step_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """Calls hook(optimizer, args, kwargs) before each step; it may return other (args, kwargs). Returns a handle."""
-        return self._step_hook("_optimizer_step_pre_hooks", hook)
+        return self._step_hook("step_pre", hook)
 
     def register_step_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """Calls hook(optimizer, args, kwargs) after each step. Returns a handle."""
-        return self._step_hook("_optimizer_step_post_hooks", hook)
+        return self._step_hook("step_post", hook)
 
     def _make_hooked(self):
         if "_optimizer_step_pre_hooks" not in vars(self):
@@ -331,13 +339,41 @@ class Optimizer:
             self.step = _between_hooks(self)
 
     def _step_hook(self, kind: str, hook: Callable[..., Any]) -> RemovableHandle:
+        self._make_hooked()
+        return self._hook(kind, hook)
+
+    def _hook(self, kind, hook, prepend=False):
         from smolder.utils.hooks import RemovableHandle
 
-        self._make_hooked()
-        hooks = getattr(self, kind)
+        hooks = vars(self).setdefault(f"_optimizer_{kind}_hooks", OrderedDict())
         handle = RemovableHandle(hooks)
         hooks[handle.id] = hook
+        if prepend:
+            hooks.move_to_end(handle.id, last=False)
         return handle
+
+    def _call_hooks(self, kind, *given):
+        """Calls the hooks of a kind, each with what the one before returned in place of the last argument, and returns it."""
+        for hook in tuple(vars(self).get(f"_optimizer_{kind}_hooks", {}).values()):
+            out = hook(self, *given)
+            given = given if out is None else (out,)
+        return given[0] if given else None
+
+    def register_state_dict_pre_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
+        """Calls hook(optimizer) before state_dict(), with prepend before the hooks there are. Returns a handle."""
+        return self._hook("state_dict_pre", hook, prepend)
+
+    def register_state_dict_post_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
+        """Calls hook(optimizer, state_dict) on what state_dict() returns; it may return another. Returns a handle."""
+        return self._hook("state_dict_post", hook, prepend)
+
+    def register_load_state_dict_pre_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
+        """Calls hook(optimizer, state_dict) before it is loaded; it may return another. Returns a handle."""
+        return self._hook("load_state_dict_pre", hook, prepend)
+
+    def register_load_state_dict_post_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
+        """Calls hook(optimizer) after a state is loaded. Returns a handle."""
+        return self._hook("load_state_dict_post", hook, prepend)
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forgets the gradients, or zeroes them in place."""
@@ -348,6 +384,7 @@ class Optimizer:
 
     def state_dict(self) -> dict[str, Any]:
         """State by the parameter's number in the groups, and the groups with numbers for parameters."""
+        self._call_hooks("state_dict_pre")
         numbers, groups = {}, []
         for group in self.param_groups:
             for p in group["params"]:
@@ -356,10 +393,11 @@ class Optimizer:
             packed["params"] = [numbers[id(p)] for p in group["params"]]
             groups.append(packed)
         state = {numbers.get(id(p), p): dict(values) for p, values in self.state.items()}
-        return {"state": state, "param_groups": groups}
+        return self._call_hooks("state_dict_post", {"state": state, "param_groups": groups})
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Takes over what state_dict() of an optimizer with the same groups returned."""
+        state_dict = self._call_hooks("load_state_dict_pre", dict(state_dict))
         saved = state_dict["param_groups"]
         if len(saved) != len(self.param_groups):
             raise ValueError("loaded state dict has a different number of parameter groups")
@@ -375,6 +413,7 @@ class Optimizer:
         for number, values in state_dict["state"].items():
             p = by_number.get(number)
             self.state[number if p is None else p] = {k: _copied(k, v, p) for k, v in values.items()}
+        self._call_hooks("load_state_dict_post")
 
     def __repr__(self) -> str:
         lines = [type(self).__name__ + " ("]

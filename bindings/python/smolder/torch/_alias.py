@@ -1,5 +1,6 @@
 """Makes `torch` a name of Smolder's: a finder of modules, and of the distribution."""
 
+import contextlib
 import functools
 import importlib.abc
 import importlib.machinery
@@ -92,17 +93,44 @@ def _found(path, whole, name, error):
     if name == "__all__" and not _names.is_loaded(path):
         return _names.star(path)
     if not (name.startswith("__") and name.endswith("__")):
-        if name in typing.__all__ and not _names.is_loaded(path):
-            return getattr(typing, name)  # torch's modules have what they import
         try:
             found = _names.find(path, name)
         except AttributeError:
+            imported = _imported(path, name)
+            if imported is not None:
+                return imported
             _asked.note(f"{whole}.{name}", "missing")
         else:
             if _refusals.why(found):
                 _asked.note(f"{whole}.{name}", "refused")
             return found
     raise error or missing(f"smolder.{path}" if _names.is_loaded(path) else whole, name)
+
+
+# What torch's modules have besides their own names because they import it, and editors import from there.
+_IMPORTED = {
+    "typing": typing.__all__,
+    "typing_extensions": ("deprecated", "override"),
+    "collections": ("Counter", "OrderedDict", "defaultdict", "deque", "namedtuple"),
+    "contextlib": ("closing", "contextmanager"),
+    "dataclasses": ("dataclass", "fields", "is_dataclass"),
+    "enum": ("Enum", "IntEnum", "auto"),
+    "functools": ("lru_cache", "partial", "reduce", "total_ordering", "update_wrapper", "wraps"),
+    "itertools": ("chain", "islice", "repeat"),
+    "math": ("inf", "nan"),
+    "numbers": ("Number", "Real"),
+    "pathlib": ("Path",),
+}
+
+
+def _imported(path, name):
+    for module, names in _IMPORTED.items() if path else ():
+        if name in names:
+            with contextlib.suppress(ImportError, AttributeError):  # typing_extensions may not be there, or be older
+                return getattr(importlib.import_module(module), name)
+    if path.startswith("optim."):
+        return vars(_names.besides("optim.optimizer")).get(name)
+    return None
 
 
 def is_installed() -> bool:
