@@ -54,19 +54,20 @@ def call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, 
         if "dtype" in kwargs and _name(function) == "norm" and args:
             dtype = kwargs.pop("dtype")
             return function(args[0] if dtype is None else args[0].to(dtype), *args[1:], **kwargs)
-        factor = _BEFORE.get(_name(function).removesuffix("_"))
-        if isinstance(kwargs.get(factor), _core.Tensor) and len(args) > 1:
-            return _with_factor(function, args, kwargs, factor)
     return _in_order(function, args, kwargs)
 
 
-def _with_factor(function, args, kwargs, name):
-    """`x.add(y, alpha=t)` where t is a tensor of one element that a compiled step computes: no number before it has run."""
-    others = dict(kwargs)
-    factor = others.pop(name)
-    if factor.dim() != 0 or factor.requires_grad:
-        return NotImplemented
-    return function(args[0], args[1] * factor, *args[2:], **others)
+def factor_named(name: str) -> str | None:
+    """What the number is called that an op in place multiplies its operand by, where it has one."""
+    return _BEFORE.get(name.removesuffix("_"))
+
+
+def multiplied(args: tuple[Any, ...], kwargs: dict[str, Any], name: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """`x.add_(y, alpha=t)` with `y * t` in place of both where t is a tensor: as a number it would end the step."""
+    factor = kwargs.get(name)
+    if not isinstance(factor, _core.Tensor) or factor.dim() != 0 or factor.requires_grad or not args:
+        return args, kwargs
+    return (args[0] * factor, *args[1:]), {key: value for key, value in kwargs.items() if key != name}
 
 
 def _name(function):

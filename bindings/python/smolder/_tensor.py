@@ -13,7 +13,7 @@ import numpy
 
 from smolder import _core, _exchange, _indexing, _notebook, _strided, _tensor_str
 from smolder._device import CPU, META, device, is_on, moved, usable_device
-from smolder._other_forms import as_dtype
+from smolder._other_forms import as_dtype, factor_named, multiplied
 from smolder._unheld import UnheldDtype
 
 __all__ = ["Size", "Tensor", "device"]
@@ -782,9 +782,11 @@ def copy_(self, src, non_blocking=False):
 
 def _returning_self(name):
     """In-place methods return the very object they were called on, as torch's do."""
-    bound = getattr(Tensor, name)
+    bound, factor = getattr(Tensor, name), factor_named(name)
 
     def in_place(self, *args, **kwargs):
+        if factor and kwargs:
+            args, kwargs = multiplied(args, kwargs, factor)
         bound(self, *args, **kwargs)
         return self
 

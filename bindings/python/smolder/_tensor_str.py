@@ -28,11 +28,9 @@ def set_printoptions(
     profile: str | None = None,
     sci_mode: bool | None = None,
 ) -> None:
-    """How tensors are printed; what is not given stays. profile: default, short or full."""
+    """How tensors are printed; what is not given stays. profile: default, short or full; another changes nothing."""
     options = dict(zip(_NAMES, _core._print_options(), strict=True))
-    if profile is not None:
-        if profile not in _PROFILES:
-            raise ValueError(f"profile must be default, short or full, got {profile!r}")
+    if profile in _PROFILES:
         options |= {**_PROFILES[profile], "linewidth": 80}
     given = {"precision": precision, "threshold": threshold, "edgeitems": edgeitems, "linewidth": linewidth}
     options |= {name: value for name, value in given.items() if value is not None}

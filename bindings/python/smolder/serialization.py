@@ -26,7 +26,7 @@ from smolder._names import listing as _listing
 from smolder._strided import view_of
 from smolder._tensor import Size, Tensor
 from smolder._unpickler import Unpickler, UnpicklingError
-from smolder.nn.parameter import Parameter
+from smolder.nn.parameter import Buffer, Parameter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -410,9 +410,12 @@ def _rebuild_parameter(data, requires_grad=True, backward_hooks=None, state=None
 def _rebuild_from_type(function, kind, arguments, state):
     out = function(*arguments)
     if kind is not type(out):
-        if kind not in (Tensor, Parameter):
+        if kind not in (Tensor, Parameter, Buffer):
             raise UnpicklingError(f"a tensor of type {kind!r:.200} is not allowed")
-        out = Parameter(out, out.requires_grad) if kind is Parameter else Tensor(out)
+        if kind is Buffer:
+            out = Tensor._make_subclass(Buffer, out, out.requires_grad)
+        else:
+            out = Parameter(out, out.requires_grad) if kind is Parameter else Tensor(out)
     return _with_state(out, state)
 
 

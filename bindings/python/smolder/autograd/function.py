@@ -27,6 +27,9 @@ class BackwardCFunction(_core._FunctionBase):
         None  # what is sparse of the tensors saved, of which the core keeps the values
     )
 
+    def save_for_forward(self, *tensors: Any) -> None:
+        """Nothing: it is of what a jvp needs, and none is called (see smolder.autograd.forward_ad)."""
+
     @property
     def saved_tensors(self) -> tuple[Any, ...]:
         """What save_for_backward was given."""

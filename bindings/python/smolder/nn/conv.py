@@ -25,6 +25,15 @@ __dir__ = _listing(__name__)
 _PADDING_MODES = ("zeros", "reflect", "replicate", "circular")
 
 
+def _pairs(padding, kernel_size, dilation):
+    if padding == "valid":
+        return [0] * 2 * len(kernel_size)
+    if padding == "same":
+        totals = [d * (k - 1) for k, d in zip(kernel_size, dilation, strict=True)]
+        return [side for total in reversed(totals) for side in (total // 2, total - total // 2)]
+    return [p for p in reversed(padding) for _ in range(2)]
+
+
 class _ConvNd(Module):
     """The base of convolutions of any number of dimensions."""
 
@@ -77,6 +86,8 @@ class _ConvNd(Module):
         self.kernel_size, self.stride, self.padding, self.dilation = kernel_size, stride, padding, dilation
         self.transposed, self.output_padding = transposed, output_padding
         self.groups, self.padding_mode = groups, padding_mode
+        # What F.pad adds in place of zeros: pairs from the last dimension on. Torch's name, which its pickles have.
+        self._reversed_padding_repeated_twice = _pairs(padding, kernel_size, dilation)
         shape = (in_channels, out_channels // groups) if transposed else (out_channels, in_channels // groups)
         dtype = dtype or _core._default_dtype()
         self.weight = Parameter(_core.empty((*shape, *kernel_size), dtype=dtype))
@@ -94,19 +105,6 @@ class _ConvNd(Module):
         if self.bias is not None and fan_in:
             bound = 1 / math.sqrt(fan_in)
             init.uniform_(self.bias, -bound, bound)
-
-    def _around(self):
-        """The padding that F.pad adds in place of zeros: pairs from the last dimension on."""
-        if self.padding == "valid":
-            return [0] * 2 * len(self.kernel_size)
-        pairs = []
-        for i in reversed(range(len(self.kernel_size))):
-            if self.padding == "same":
-                total = self.dilation[i] * (self.kernel_size[i] - 1)
-                pairs += [total // 2, total - total // 2]
-            else:
-                pairs += [self.padding[i]] * 2
-        return pairs
 
     def extra_repr(self) -> str:
         zeros, ones = (0,) * len(self.kernel_size), (1,) * len(self.kernel_size)
@@ -159,12 +157,11 @@ class _Conv(_ConvNd):
             dtype,
         )
 
-
     def _conv_forward(self, input, weight, bias):
         """The convolution with a weight and a bias that may be others than its own: what subclasses call and override."""
         padding = self.padding
         if self.padding_mode != "zeros":
-            input, padding = F.pad(input, self._around(), mode=self.padding_mode), 0
+            input, padding = F.pad(input, self._reversed_padding_repeated_twice, mode=self.padding_mode), 0
         return self._convolution(input, weight, bias, self.stride, padding, self.dilation, self.groups)
 
     def forward(self, input: Tensor) -> Tensor:

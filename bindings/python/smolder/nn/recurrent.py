@@ -57,6 +57,10 @@ def _check_sizes(num_layers, bias, batch_first, dropout, proj_size, **sizes):
         raise ValueError("proj_size has to be smaller than hidden_size")
 
 
+# Attributes of torch's layers that are made of others.
+_TORCHS = ("all_weights", "_all_weights", "_flat_weights", "_flat_weights_names", "_flat_weight_refs")
+
+
 class RNNBase(Module):
     """Layers of one or two directions over sequences [T, B, input_size], or [B, T, input_size] with batch_first."""
 
@@ -118,6 +122,13 @@ class RNNBase(Module):
         names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr")
         every = [suffix for layer in range(self.num_layers) for suffix in self._suffixes(layer)]
         return [[getattr(self, n + suffix) for n in names if hasattr(self, n + suffix)] for suffix in every]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What is pickled: with all_weights, of which torch's layers make what they keep besides."""
+        return {**vars(self), "all_weights": self.all_weights}
+
+    def __setstate__(self, state: Any) -> None:
+        super().__setstate__({name: value for name, value in state.items() if name not in _TORCHS})
 
     def reset_parameters(self) -> None:
         """Draws the parameters again, uniform in +-1/sqrt(hidden_size)."""

@@ -1,11 +1,9 @@
 """Makes `torch` a name of Smolder's: a finder of modules, and of the distribution."""
 
 import contextlib
-import functools
 import importlib.abc
 import importlib.machinery
 import importlib.metadata
-import multiprocessing.spawn
 import os
 import sys
 import types
@@ -14,7 +12,7 @@ import typing
 import smolder
 from smolder._missing import missing
 from smolder._version import __version__
-from smolder.torch import _asked, _names, _naming, _refusals
+from smolder.torch import _asked, _children, _names, _naming, _pickles, _refusals
 
 # Torch's whose names these are, so that libraries choose their code for it; what follows the plus is ours.
 VERSION = f"{_names.version()}+smolder{__version__}"
@@ -42,6 +40,8 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def find_spec(self, name, path=None, target=None):
         if name == "functorch":  # comes with torch
             return importlib.machinery.ModuleSpec(name, self)
+        if name.endswith(_children.LOKY):
+            return _children.telling(importlib.machinery.PathFinder.find_spec(name, path))
         top, _, path = name.partition(".")
         if top != "torch" or not path:
             return None
@@ -109,9 +109,9 @@ def _found(path, whole, name, error):
 
 # What torch's modules have besides their own names because they import it, and editors import from there.
 _IMPORTED = {
+    "collections": ("Counter", "OrderedDict", "defaultdict", "deque", "namedtuple"),  # of which typing has two
     "typing": typing.__all__,
     "typing_extensions": ("deprecated", "override"),
-    "collections": ("Counter", "OrderedDict", "defaultdict", "deque", "namedtuple"),
     "contextlib": ("closing", "contextmanager"),
     "dataclasses": ("dataclass", "fields", "is_dataclass"),
     "enum": ("Enum", "IntEnum", "auto"),
@@ -161,34 +161,14 @@ def install(missing: bool = False) -> None:
     smolder.torch.__getattr__ = lambda name: getattr(smolder, name)  # torch.torch is torch
     smolder.optim._import_all()  # programs go through its names
     _naming.take_names()
+    _pickles.take()
     smolder.__version__ = smolder.version.__version__ = _naming.TorchVersion(VERSION)
     for path in [p for p in _names.modules() if _names.is_loaded(p)]:
         module = sys.modules[f"smolder.{path}" if path else "smolder"]
         if type(module) is types.ModuleType:
             _joined(path, module)
     _keep_names_of_functions()
-    _tell_children()
-
-
-class _Installed:
-    """Read by a process that multiprocessing starts anew before it imports the program: torch is Smolder there, too."""
-
-    def __reduce__(self):
-        return install, ()
-
-
-def _tell_children():
-    told = multiprocessing.spawn.get_preparation_data
-
-    @functools.wraps(told)
-    def get_preparation_data(name):
-        return {**told(name), "smolder.torch": _Installed()}
-
-    multiprocessing.spawn.get_preparation_data = get_preparation_data
-    if sys.platform != "win32":
-        from multiprocessing import forkserver
-
-        forkserver.set_forkserver_preload([])  # the program, which is imported before anything is read
+    _children.tell()
 
 
 def _keep_names_of_functions():

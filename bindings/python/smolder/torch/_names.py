@@ -100,7 +100,7 @@ def smolders(path: str) -> ModuleType | None:
 def besides(path: str) -> ModuleType | None:
     """The module at a path that only such programs see, besides Smolder's own; or None."""
     try:
-        return importlib.import_module(f"smolder.torch.only.{path}")
+        return importlib.import_module(f"smolder.torch.only.{path}".removesuffix("."))
     except ModuleNotFoundError:
         return None
 

@@ -1,6 +1,7 @@
 """The names of classes and dtypes while `torch` is Smolder: libraries compare them."""
 
 import sys
+import types
 
 from smolder import _core, _layouts, _tensor, _types, _unheld
 from smolder.compiler import _allowed
@@ -58,6 +59,18 @@ def name_classes(path):
         kind = module.__dict__.get(name) if module is not None else None
         if isinstance(kind, type) and kind.__module__.partition(".")[0] == "smolder":
             kind.__module__ = f"torch.{of}" if of else "torch"
+    if path == "nn.modules.linear":
+        from smolder.nn.transformer import NonDynamicallyQuantizableLinear
+
+        NonDynamicallyQuantizableLinear.__module__ = "torch.nn.modules.linear"
+    if path in _PICKLED:
+        for name, function in vars(sys.modules[f"smolder.{path}"]).items():
+            is_own = isinstance(function, types.FunctionType) and function.__module__.startswith("smolder.nn.")
+            if is_own and function.__qualname__ == name:
+                function.__module__ = f"torch.{path}"
+
+
+_PICKLED = ("nn.functional", "nn.init")  # whose functions modules have as attributes
 
 
 def _defined():

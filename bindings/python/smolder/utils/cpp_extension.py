@@ -23,8 +23,10 @@ if TYPE_CHECKING:
 
     from smolder._typing import PathLike
 
-__all__ = ["get_default_build_root", "include_paths", "library_paths", "load", "load_inline"]
+__all__ = ["CUDA_HOME", "get_default_build_root", "include_paths", "library_paths", "load", "load_inline"]
 __dir__ = _listing(__name__)
+
+CUDA_HOME: str | None = os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH")
 
 _OURS = pathlib.Path(_core.__file__).parent  # the package, or that of a build folder
 

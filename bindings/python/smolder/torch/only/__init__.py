@@ -4,3 +4,13 @@ from smolder._names import listing as _listing
 
 __all__: list[str] = []
 __dir__ = _listing(__name__)
+
+
+def _softmax_backward_data(grad_output, output, dim, input_dtype):
+    """The gradient of softmax's input, of that of its output and the output."""
+    return ((grad_output - (grad_output * output).sum(dim, keepdim=True)) * output).to(input_dtype)
+
+
+def _log_softmax_backward_data(grad_output, output, dim, input_dtype):
+    """The gradient of log_softmax's input, of that of its output and the output."""
+    return (grad_output - output.exp() * grad_output.sum(dim, keepdim=True)).to(input_dtype)
