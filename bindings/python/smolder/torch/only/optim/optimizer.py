@@ -5,7 +5,14 @@ from typing import Any, TypeAlias
 
 from smolder._core import Tensor
 from smolder._device import device
+from smolder._names import listing as _listing
 from smolder.optim.optimizer import Optimizer
+
+__all__ = [
+    "Args", "DeviceDict", "DeviceDtypeDict", "GlobalOptimizerPostHook", "GlobalOptimizerPreHook", "Indices", "Kwargs",
+    "ParamsT", "StateDict", "TensorListList",
+]  # fmt: skip
+__dir__ = _listing(__name__)
 
 Args: TypeAlias = tuple[Any, ...]
 Kwargs: TypeAlias = dict[str, Any]
