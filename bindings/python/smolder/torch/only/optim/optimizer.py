@@ -8,10 +8,7 @@ from smolder._device import device
 from smolder._names import listing as _listing
 from smolder.optim.optimizer import Optimizer
 
-__all__ = [
-    "Args", "DeviceDict", "DeviceDtypeDict", "GlobalOptimizerPostHook", "GlobalOptimizerPreHook", "Indices", "Kwargs",
-    "ParamsT", "StateDict", "TensorListList",
-]  # fmt: skip
+__all__: list[str] = []
 __dir__ = _listing(__name__)
 
 Args: TypeAlias = tuple[Any, ...]
