@@ -21,7 +21,8 @@ for _why, _names in {
     "dimensions have no names": "flatten Tensor.flatten",
     "gradients are never sparse": "gather Tensor.gather",
     "embeddings are nn.functional's: this is the op": "embedding",
-    "the name differs with what is given": "tensor_split Tensor.tensor_split dsplit Tensor.dsplit",
+    "the name differs with what is given": "tensor_split Tensor.tensor_split dsplit Tensor.dsplit "
+    "hsplit Tensor.hsplit vsplit Tensor.vsplit",
     "torch has the name of its schema, Python another: A, or x": "linalg.cholesky linalg.eigh linalg.eigvalsh "
     "linalg.matrix_norm linalg.matrix_power linalg.matrix_rank linalg.norm linalg.pinv linalg.solve_triangular "
     "linalg.vector_norm linalg.cholesky_ex linalg.cond linalg.householder_product linalg.lstsq linalg.matrix_exp "

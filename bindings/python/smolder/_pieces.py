@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from typing import TYPE_CHECKING
 
 from smolder import _core
@@ -31,7 +32,7 @@ def pieces(value: Any) -> Any:
     return value.tolist()
 
 
-def _told_by_tensors(function):
+def _told_by_tensors(function, parameters):
     """The function, to which a tensor may tell its pieces: C++ takes one of one element for how many, of any shape."""
 
     @functools.wraps(function)
@@ -41,9 +42,15 @@ def _told_by_tensors(function):
             kwargs = {key: value if key in ("input", "self") else pieces(value) for key, value in kwargs.items()}
         return function(*args, **kwargs)
 
+    del split.__wrapped__  # C++ has no signature that `inspect` reads
+    split.__signature__ = inspect.Signature(parameters)
     return split
 
 
+_kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+_parameters = [inspect.Parameter("input", _kind), inspect.Parameter("indices_or_sections", _kind)]
+_dim = inspect.Parameter("dim", _kind, default=0)
 for _name in ("tensor_split", "hsplit", "vsplit"):
     for _owner in (_core, _core.Tensor):
-        setattr(_owner, _name, _told_by_tensors(getattr(_owner, _name)))
+        _all = [*_parameters, _dim] if _name == "tensor_split" else _parameters
+        setattr(_owner, _name, _told_by_tensors(getattr(_owner, _name), _all))
