@@ -29,7 +29,7 @@ namespace {
 Tensor weighted_half(const Tensor& half, int64_t axis, int64_t n, double factor) {
   Dims shape = Dims::filled(half.dim(), 1);
   shape[static_cast<int>(axis)] = half.size(static_cast<int>(axis));
-  const Tensor k = reshape(arange(half.size(static_cast<int>(axis)), 1, 1), shape);
+  const Tensor k = reshape(arange(half.size(static_cast<int>(axis))), shape);
   return where(logical_or(k == 0, k * 2 == n), half, half * factor);
 }
 
