@@ -2,6 +2,9 @@
 
 `python benchmarks/scale.py [--parts correct,restart,collectives,llama,gpt2] [--columns smolder,torch] [--within 400]`
 
+A column may have settings of its own, as `smolder@NCCL_MAX_CTAS=16`: of steps it is run on all GPUs alone. Pictures, logs and
+traces are in $OUT/scale.tar.gz.
+
 - correct: losses of a small GPT under DistributedDataParallel, fully_shard (ZeRO 1, 2, 3), tensor parallel and data and
   tensor parallel at once against one GPU; bits of DistributedDataParallel from run to run.
 - restart: a rank is killed within a step, and all start again from the checkpoint: losses are those of a run that nothing
@@ -9,7 +12,7 @@
 - collectives: by size, beside torch.distributed with NCCL. Bus bandwidth is what NCCL's own tests call so.
 - llama: weak scaling of a Llama of 1.1 billion parameters under fully_shard at 1, 2, 4, ... GPUs, beside torch.compile, and
   the share of communication that is hidden: of the time in which NCCL's kernels run, that in which others run, too. A picture
-  of one step is drawn (timeline_svg.py).
+  of one step is drawn (timeline_svg.py), and its kernels are listed by the time that they take.
 - gpt2: the same of GPT-2 124M under DistributedDataParallel at one GPU and at all.
 
 Each run is processes of its own, one a GPU (scale_work.py), which end when one of them fails, or when its time is over. Runs
@@ -23,6 +26,7 @@ import os
 import socket
 import subprocess
 import sys
+import tarfile
 import tempfile
 import time
 from pathlib import Path
@@ -36,11 +40,19 @@ PARTING = 8.0  # seconds that others have to end once one has failed
 
 
 class Report:
-    """Lines that are printed and kept in $OUT as they come."""
+    """Lines that are printed and kept in $OUT as they come, and files that are packed into one."""
 
     def __init__(self):
-        self.folder = Path(os.environ.get("OUT") or tempfile.mkdtemp(prefix="scale_"))
-        self.path = self.folder / "scale.md"
+        self.folder = Path(tempfile.mkdtemp(prefix="scale_"))
+        self.out = Path(os.environ.get("OUT") or self.folder)
+        self.path = self.out / "scale.md"
+
+    def pack(self):
+        """Writes what there is so far."""
+        with tarfile.open(self.out / "scale.tar.gz", "w:gz") as archive:
+            for path in sorted(self.folder.iterdir()):
+                if path.suffix in (".log", ".svg", ".gz", ".txt") and path.name != "scale.tar.gz":
+                    archive.add(path, path.name)
 
     def __call__(self, *lines):
         with open(self.path, "a") as file:
@@ -54,23 +66,25 @@ class Run:
 
     def __init__(self, column, part, gpus, options, **given):
         self.column, self.part, self.gpus = column, part, gpus
+        library, *settings = column.split("@")
         with socket.socket() as s:
             s.bind(("127.0.0.1", 0))
             port = s.getsockname()[1]
-        given = {"small": options.small, "out": str(options.report.folder), **given}
-        command = [sys.executable, str(HERE / "scale_work.py"), column, part, json.dumps(given)]
+        name = f"{column}_{part}_{len(gpus)}"
+        given = {"small": options.small, "out": str(options.report.folder / name), **given}
+        command = [sys.executable, str(HERE / "scale_work.py"), library, part, json.dumps(given)]
         env = {
             "NCCL_NVLS_ENABLE": "0",  # as Smolder does, for all columns
             "NCCL_SOCKET_IFNAME": "lo",  # all are on this machine
             **os.environ,
+            **dict(one.split("=", 1) for one in settings),
             "WORLD_SIZE": str(len(gpus)),
             "MASTER_ADDR": "127.0.0.1",
             "MASTER_PORT": str(port),
             "CUDA_VISIBLE_DEVICES": ",".join(gpus),
         }
-        name = f"{column}_{part}_{len(gpus)}_{options.runs}"
         options.runs += 1
-        self.logs = [options.report.folder / f"{name}_rank{r}.log" for r in range(len(gpus))]
+        self.logs = [options.report.folder / f"{name}_{options.runs}_rank{r}.log" for r in range(len(gpus))]
         self.began, self.ended = time.monotonic(), [None] * len(gpus)
         self.processes = []
         for r, log in enumerate(self.logs):
@@ -140,7 +154,7 @@ def run_beside(options, wanted):
 
 
 def correct(size, options, report):
-    one = run(options, "smolder", "correct", 1)
+    one = run(options, "smolder", "correct", 1, ranks=size)
     many = run(options, "smolder", "correct", size) if size > 1 else {}
     if one is None or many is None:
         return False
@@ -212,10 +226,12 @@ def steps(part, title, sizes, options, report):
     """Weak scaling of a training step."""
     report(
         f"\n{title}",
-        "| | GPUs | ms a step | spread | tokens/s | of linear | collectives, ms | hidden | GiB | first loss | loss | s to start |\n"
-        "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
+        "| | GPUs | ms a step | spread | tokens/s | of linear | computing, ms | collectives, ms | hidden | GiB | first loss | loss "
+        "| s to start |\n| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
     )
-    wanted = sorted(((c, part, n) for n in sizes for c in options.columns), key=lambda one: one[2])
+    sizes = [n for n in sizes if n in options.sizes] if options.sizes else sizes
+    columns = [(c, n) for n in sizes for c in options.columns if "@" not in c or n == sizes[-1]]
+    wanted = sorted(((c, part, n) for c, n in columns), key=lambda one: one[2])
     alone, good, late = {}, True, []
     for (column, _, n), got in run_beside(options, wanted):
         good &= got is not None
@@ -224,10 +240,12 @@ def steps(part, title, sizes, options, report):
             continue
         if n == 1:
             alone[column] = got["tokens"]
-        linear = f"{got['tokens'] / n / alone[column]:.1%}" if column in alone else "?"
+        library = column.split("@")[0]
+        linear = f"{got['tokens'] / n / alone[library]:.1%}" if library in alone else "?"
         if linear == "?":
-            late.append((column, n, got["tokens"]))
+            late.append((library, n, got["tokens"]))
         cells = [column, n, f"{got['seconds'] * 1e3:.2f}", f"{got['spread']:.1%}", f"{got['tokens']:.0f}", linear]
+        cells.append(f"{got['computing_ms']:.2f}" if "computing_ms" in got else "")
         cells.append(f"{got['collectives_ms']:.2f}" if "collectives_ms" in got else "")
         cells.append(f"{got['hidden']:.1%}" if "hidden" in got else "")
         cells += [f"{got['gib']:.1f}", f"{got['first']:.4f}", f"{got['loss']:.4f}", f"{got['started']:.1f}"]
@@ -263,6 +281,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--parts", default=",".join(PARTS), help="of these")
     parser.add_argument("--columns", default="smolder,torch")
+    parser.add_argument("--sizes", type=lambda text: [int(n) for n in text.split(",")], help="of steps: how many GPUs")
     parser.add_argument("--gpus", type=int, help="how many; all, if not said")
     parser.add_argument("--small", action="store_true", help="sizes for devices that are emulated")
     parser.add_argument("--patience", type=float, default=1.0, help="times the time that each run has")
@@ -288,6 +307,7 @@ def main():
         start = time.monotonic()
         good &= bool(PARTS[part](size, options, report))
         report(f"({part}: {time.monotonic() - start:.0f} s)")
+        report.pack()
     report(f"\n{time.monotonic() - began:.0f} s; {'all is well' if good else 'SOMETHING FAILED'}")
     return 0 if good else 1
 

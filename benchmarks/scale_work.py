@@ -1,5 +1,6 @@
 """What each process of scale.py does: one a GPU. The first says what it found as a line of JSON."""
 
+import gzip
 import hashlib
 import json
 import os
@@ -69,7 +70,7 @@ def split_gpt(nn, F, shape):
 class Training:
     """A small GPT by one of the strategies. `step` gives the loss of the whole batch."""
 
-    def __init__(self, how, small):
+    def __init__(self, how, small, ranks=None):
         import smolder
         from smolder import distributed as dist
         from smolder import nn
@@ -96,7 +97,7 @@ class Training:
             fully_shard(model, mesh=self.mesh["dp"], reshard_after_forward=how not in ("zero 1", "zero 2"))
         self.model, self.parts = model, 2 if how == "zero 1" and size > 1 else 1
         self.optimizer = smolder.optim.AdamW(model.parameters(), lr=1e-3)
-        self.batch = 4 * max(2, size)
+        self.batch = 4 * max(2, ranks or size)
         self.mine = self.batch // dp
         self.first = self.mesh["dp"].get_local_rank() * self.mine
 
@@ -129,13 +130,14 @@ class Training:
         return found.hexdigest()
 
 
-def worker_correct(small, **_):
+def worker_correct(small, ranks=None, **_):
+    """Losses by strategy; of one GPU with the batch that `ranks` have together."""
     from smolder import distributed as dist
 
     size, out, steps = dist.get_world_size(), {}, 4 if small else 50
     ways = ["ddp", "ddp", "zero 3", "zero 2", "zero 1", "tp", *(["dp x tp"] if size % 2 == 0 else [])]
     for how in ["one"] if size == 1 else ways:
-        training = Training(how, small)
+        training = Training(how, small, ranks)
         losses = [training.step(k) for k in range(steps)]
         found = {"losses": [float(x) for x in losses], "bits": training.digest() if how == "ddp" else ""}
         if how in out:
@@ -320,8 +322,20 @@ def llama_step(lib, small, local):
     return step, batch * length
 
 
+def kernels_of(spans, steps):
+    """A line for each name: milliseconds a step, how many, and the name, the longest first."""
+    found = {}
+    for begin, end, name in spans:
+        of = found.setdefault(name, [0.0, 0])
+        of[0] += end - begin
+        of[1] += 1
+    ordered = sorted(found.items(), key=lambda one: -one[1][0])
+    return "".join(f"{ms / steps:9.3f} ms {count / steps:7.1f}  {name}\n" for name, (ms, count) in ordered)
+
+
 def profiled(lib, step, finish, path):
-    """Two steps' collectives from the trace of a profile: milliseconds a step, and the share of them that is hidden."""
+    """Two steps' kernels from the trace of a profile: milliseconds a step in which something is computed, and in which
+    collectives are under way, and the share of these that is hidden."""
     from timeline_svg import intervals_of, picture, share_hidden
 
     kinds = lib.profiler.ProfilerActivity
@@ -329,15 +343,23 @@ def profiled(lib, step, finish, path):
         step()
         step()
         finish()
-    profile.export_chrome_trace(str(path))
-    computed, collectives = intervals_of(path)
+    trace = Path(f"{path}.json")
+    profile.export_chrome_trace(str(trace))
+    computed, collectives = intervals_of(trace)
+    if os.environ["RANK"] == "0":
+        with gzip.open(f"{trace}.gz", "wb") as file:
+            file.write(trace.read_bytes())
+    trace.unlink()
     spans = computed + collectives
     first, last = min(s[0] for s in spans), max(s[1] for s in spans)
     under_way, hidden = share_hidden(computed, collectives)
-    Path(path).with_suffix(".svg").write_text(
-        picture(computed, collectives, Path(path).stem, first + (last - first) / 2, (last - first) / 2)
-    )
-    return {"collectives_ms": under_way / 2, "hidden": hidden}
+    Path(f"{path}.txt").write_text(kernels_of(spans, 2))
+    found = {"computing_ms": share_hidden([], computed)[0] / 2}
+    if not collectives:
+        return found
+    half = (last - first) / 2
+    Path(f"{path}.svg").write_text(picture(computed, collectives, Path(path).name, first + half, half))
+    return {**found, "collectives_ms": under_way / 2, "hidden": hidden}
 
 
 def worker_step(lib, dist, small, finish, part, local, out, **_):
@@ -350,8 +372,12 @@ def worker_step(lib, dist, small, finish, part, local, out, **_):
     finish()
     started = time.perf_counter() - began
     print(f"first steps after {started:.1f} s, losses {losses}", flush=True)
-    for _ in range(1 if small else 4):
-        step()
+    for _ in range(1 if small else 3):  # until nothing is compiled any more
+        for _ in range(1 if small else 4):
+            step()
+        finish()
+        if lib.__name__ == "smolder":
+            lib.wait_for_compiles()
     times, steps = [], 1 if small else 6
     for _ in range(2 if small else 5):
         finish()
@@ -373,9 +399,9 @@ def worker_step(lib, dist, small, finish, part, local, out, **_):
         "started": started,
     }
     say(found)
-    if size > 1:  # said once more with what the profile adds, which may take long, or fail
-        name = f"{lib.__name__}_{part}_{size}_rank{os.environ['RANK']}.json"
-        say({**found, **profiled(lib, step, finish, Path(out or tempfile.mkdtemp()) / name)})
+    # Said once more with what the profile adds, which may take long, or fail.
+    name = f"{out or tempfile.mkdtemp()}_rank{os.environ['RANK']}"
+    say({**found, **profiled(lib, step, finish, name)})
 
 
 def main():

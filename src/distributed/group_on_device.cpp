@@ -58,7 +58,7 @@ std::shared_ptr<QueuedJob> Group::queue(std::string what, size_t bytes, int devi
   note_collective(number(), begun_);
   job->kept = std::move(kept);
   const bool timed = keeps_collectives();
-  std::unique_ptr<Event> ready = point_of(device, timed);
+  if (timed) job->begun = point_of(device, true);
   DeviceChannel& all = here.all();
   // Whoever connects or launches may wait for the others: that is watched, too.
   submit(job, collectives_, [this, job, &here, &all] { watch(*job, [&] { return here.fault(all); }); });
@@ -68,8 +68,8 @@ std::shared_ptr<QueuedJob> Group::queue(std::string what, size_t bytes, int devi
   }
   try {
     here.connect(all, "all", rank(), size());
-    here.launch(all, *ready, *job, launch);
-    if (timed) job->begun = std::move(ready);
+    Queue::of(device).precede(all.stream.handle());
+    here.launch(all, *job, launch);
   } catch (...) {
     const std::exception_ptr error = std::current_exception();
     {
@@ -103,7 +103,8 @@ std::shared_ptr<QueuedJob> Group::queue_transfer(std::string what, int device, i
   submit(job, pair.worker, [this, job, &here, &pair, from, to, ready, launch = std::move(launch)] {
     try {
       here.connect(pair, std::to_string(from) + "-" + std::to_string(to), rank() == from ? 0 : 1, 2);
-      here.launch(pair, *ready, *job, launch);
+      pair.stream.wait(*ready);
+      here.launch(pair, *job, launch);
       watch(*job, [&] { return here.fault(pair); });
     } catch (const std::exception& e) {
       if (failure().empty()) close(title(*job) + ": " + explain(*job, e.what()));

@@ -47,8 +47,7 @@ nccl::Communicator& OnDevice::connect(DeviceChannel& channel, const std::string&
   return *channel.communicator;
 }
 
-void OnDevice::launch(DeviceChannel& channel, smolder::cuda::Event& ready, QueuedJob& job, const Launch& launch) {
-  channel.stream.wait(ready);
+void OnDevice::launch(DeviceChannel& channel, QueuedJob& job, const Launch& launch) {
   const bool timed = keeps_collectives();
   if (timed) {
     job.started = std::make_unique<smolder::cuda::Event>(options_.device, true);

@@ -51,8 +51,8 @@ class OnDevice {
 
   /// Connects the ranks, unless they are. `rank` and `size` are those on the channel, `name` is the channel's.
   nccl::Communicator& connect(DeviceChannel& channel, const std::string& name, int rank, int size);
-  /// Queues work after `ready`, and its end.
-  void launch(DeviceChannel& channel, smolder::cuda::Event& ready, QueuedJob& job, const Launch& launch);
+  /// Queues work and its end on the channel's stream, which waits for what the work needs.
+  void launch(DeviceChannel& channel, QueuedJob& job, const Launch& launch);
   /// What NCCL found out by itself.
   std::optional<std::string> fault(DeviceChannel& channel);
   void abort();

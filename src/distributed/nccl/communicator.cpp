@@ -1,20 +1,68 @@
 #include "smolder/distributed/nccl/communicator.h"
 
 #include <chrono>
+#include <condition_variable>
 #include <cstring>
+#include <exception>
+#include <memory>
 #include <thread>
+#include <utility>
 
+#include "smolder/core/background.h"
 #include "smolder/core/cuda/driver.h"
 #include "smolder/distributed/error.h"
 
 namespace smolder::distributed::nccl {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-constexpr std::chrono::microseconds kPoll{50};
-/// A call that only queues is done by then. To sleep, even for 50 microseconds, takes longer than it does.
-constexpr std::chrono::microseconds kSpin{300};
-constexpr std::chrono::seconds kParting{5};  // how long the others may take to say that they have all
+using std::chrono::milliseconds;
+
+constexpr milliseconds kLook{2};          // between two questions whether to give up
+constexpr milliseconds kParting{5'000};   // how long the others may take to say that they have all
+constexpr milliseconds kPatience{1'000};  // how long a call may go on before NCCL is told that it is over
+
+/// What a thread of its own does, so that whoever waits for it can stop to.
+class Beside {
+ public:
+  Beside(int device, std::function<Status()> work) {
+    const SignalsBlocked quiet;
+    std::thread([shared = shared_, device, work = std::move(work)] {
+      Status status = kSuccess;
+      std::exception_ptr error;
+      try {
+        smolder::cuda::make_current(device);
+        status = work();
+      } catch (...) {
+        error = std::current_exception();
+      }
+      const std::lock_guard hold(shared->lock);
+      shared->status = status;
+      shared->error = error;
+      shared->done = true;
+      shared->ended.notify_all();
+    }).detach();
+  }
+  bool wait(milliseconds patience) {
+    std::unique_lock hold(shared_->lock);
+    return shared_->ended.wait_for(hold, patience, [this] { return shared_->done; });
+  }
+  /// Once it is done. Throws what the work threw.
+  Status status() {
+    const std::lock_guard hold(shared_->lock);
+    if (shared_->error) std::rethrow_exception(shared_->error);
+    return shared_->status;
+  }
+
+ private:
+  struct Shared {
+    std::mutex lock;
+    std::condition_variable ended;
+    bool done = false;
+    Status status = kSuccess;
+    std::exception_ptr error;
+  };
+  const std::shared_ptr<Shared> shared_ = std::make_shared<Shared>();
+};
 
 }  // namespace
 
@@ -66,35 +114,43 @@ Reduction reduction_of(Reduce reduce, DType dtype) {
   }
 }
 
-Communicator::Communicator(int rank, int size, const std::string& id, int device, std::function<void()> gives_up)
-    : device_(device), gives_up_(std::move(gives_up)) {
+// Its calls block until they are queued, as those of a communicator that does not block start a thread each, which takes
+// several times as long. What waits for the others is done on a thread that nobody has to wait for.
+Communicator::Communicator(int rank, int size, const std::string& id, int device, const std::function<void()>& gives_up)
+    : device_(device) {
+  struct Made {
+    Comm comm = nullptr;
+    std::atomic<bool> wanted{true};
+  };
   UniqueId unique{};
   std::memcpy(unique.bytes, id.data(), std::min(id.size(), sizeof unique.bytes));
-  smolder::cuda::make_current(device);
-  Config config;
-  config.blocking = 0;  // so that it can be aborted while it waits for the others
-  const Status status = library().init(&comm_, size, unique, rank, &config);
-  if (status != kSuccess && status != kInProgress) refuse("ncclCommInitRankConfig", status);
+  const auto made = std::make_shared<Made>();
+  Beside connects(device, [=] {
+    Config config;
+    config.blocking = 1;
+    const Status status = library().init(&made->comm, size, unique, rank, &config);
+    if (status == kSuccess && !made->wanted) library().abort(made->comm);
+    return status;
+  });
   try {
-    call("ncclCommInitRankConfig", [&](Comm) { return status; });
+    while (!connects.wait(kLook)) gives_up();
   } catch (...) {
-    abort();
+    made->wanted = false;
     throw;
   }
+  const Status status = connects.status();
+  if (status != kSuccess) refuse("ncclCommInitRankConfig", status);
+  comm_ = made->comm;
 }
 
+// Peers may still read what is here, so all say that they have what they need. Whoever does not come is not waited for.
 Communicator::~Communicator() {
-  const std::lock_guard hold(lock_);
   if (aborted_ || !comm_) return;
-  // Peers may still read what is here, so all say that they have what they need. Whoever does not come is not waited
-  // for.
-  smolder::cuda::make_current(device_);
-  Status status = library().finalize(comm_);
-  for (const auto until = Clock::now() + kParting; status == kInProgress && Clock::now() < until;) {
-    std::this_thread::sleep_for(kPoll);
-    library().async_error(comm_, &status);
-  }
-  status == kSuccess ? library().destroy(comm_) : library().abort(comm_);
+  Beside parts(device_, [comm = comm_] {
+    const Status status = library().finalize(comm);
+    return status == kSuccess ? library().destroy(comm) : library().abort(comm);
+  });
+  parts.wait(kParting);
 }
 
 void Communicator::refuse(const char* name, Status status) {
@@ -102,31 +158,13 @@ void Communicator::refuse(const char* name, Status status) {
   raise<DistBackendError>(name, ": ", library().error_string(status), more && *more ? ": " : "", more ? more : "");
 }
 
-void Communicator::call(const char* name, const std::function<Status(Comm)>& make) {
+template <class Make>
+void Communicator::call(const char* name, const Make& make) {
   smolder::cuda::make_current(device_);
-  const auto check = [&] {
-    if (aborted_) raise<DistBackendError>(name, ": it was aborted");
-  };
-  Status status = kSuccess;
-  {
-    const std::lock_guard hold(lock_);
-    check();
-    status = make(comm_);
-  }
-  for (const auto began = Clock::now(); status == kInProgress && !grouped_;) {
-    if (Clock::now() - began < kSpin) {
-      std::this_thread::yield();
-    } else {
-      gives_up_();
-      std::this_thread::sleep_for(kPoll);
-    }
-    const std::lock_guard hold(lock_);
-    check();
-    Status state = kSuccess;
-    status = library().async_error(comm_, &state);
-    if (status == kSuccess) status = state;
-  }
-  if (status != kSuccess && status != kInProgress) refuse(name, status);
+  const std::lock_guard hold(lock_);
+  const Status status = aborted_ ? kSuccess : make(comm_);
+  if (aborted_) raise<DistBackendError>(name, ": it was aborted");
+  if (status != kSuccess) refuse(name, status);
 }
 
 void Communicator::all_reduce(const void* from, void* to, size_t count, Reduction r, DriverStream stream) {
@@ -146,7 +184,6 @@ void Communicator::reduce_scatter(const void* from, void* to, size_t count, Redu
 }
 void Communicator::begin() {
   call("ncclGroupStart", [](Comm) { return library().group_start(); });
-  grouped_ = true;
 }
 void Communicator::send(const void* from, size_t bytes, int to, DriverStream stream) {
   call("ncclSend", [&](Comm c) { return library().send(from, bytes, Type::kUInt8, to, c, stream); });
@@ -155,13 +192,12 @@ void Communicator::receive(void* to, size_t bytes, int from, DriverStream stream
   call("ncclRecv", [&](Comm c) { return library().receive(to, bytes, Type::kUInt8, from, c, stream); });
 }
 void Communicator::end() {
-  grouped_ = false;
   call("ncclGroupEnd", [](Comm) { return library().group_end(); });
 }
 
 std::optional<std::string> Communicator::fault() {
-  const std::lock_guard hold(lock_);
-  if (aborted_ || !comm_) return std::nullopt;
+  const std::unique_lock hold(lock_, std::try_to_lock);
+  if (!hold || aborted_ || !comm_) return std::nullopt;
   Status state = kSuccess;
   library().async_error(comm_, &state);
   if (state == kSuccess || state == kInProgress) return std::nullopt;
@@ -170,9 +206,9 @@ std::optional<std::string> Communicator::fault() {
 }
 
 void Communicator::abort() noexcept {
-  const std::lock_guard hold(lock_);
-  if (aborted_ || !comm_) return;
-  aborted_ = true;
+  if (!comm_ || aborted_.exchange(true)) return;
+  // A call that waits for a peer ends when NCCL is told.
+  const std::unique_lock hold(lock_, kPatience);
   try {
     smolder::cuda::make_current(device_);
     library().abort(comm_);

@@ -1,6 +1,7 @@
 // Ranks that NCCL connects, each on a device of its own.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <mutex>
 #include <optional>
@@ -29,7 +30,7 @@ Reduction reduction_of(Reduce reduce, DType dtype);
 class Communicator {
  public:
   /// Waits for the others, unless `gives_up` throws: it is asked again and again.
-  Communicator(int rank, int size, const std::string& id, int device, std::function<void()> gives_up);
+  Communicator(int rank, int size, const std::string& id, int device, const std::function<void()>& gives_up);
   ~Communicator();
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
@@ -45,20 +46,20 @@ class Communicator {
   void receive(void* to, size_t bytes, int from, DriverStream stream);
   void end();
 
-  /// What NCCL found out by itself: that a peer is lost.
+  /// What NCCL found out by itself: that a peer is lost. Nothing while a call goes on.
   std::optional<std::string> fault();
   /// Ends all that goes on, also on the device; calls that wait throw.
   void abort() noexcept;
 
  private:
-  void call(const char* name, const std::function<Status(Comm)>& make);
+  template <class Make>
+  void call(const char* name, const Make& make);
   [[noreturn]] void refuse(const char* name, Status status);
 
   const int device_;
-  const std::function<void()> gives_up_;
-  std::mutex lock_;  ///< of `comm_`, around each call of NCCL
+  std::timed_mutex lock_;  ///< of `comm_`, around each call of NCCL
   Comm comm_ = nullptr;
-  bool aborted_ = false, grouped_ = false;
+  std::atomic<bool> aborted_{false};
 };
 
 }  // namespace smolder::distributed::nccl

@@ -20,6 +20,8 @@ const Opened& opened() {
     // communicator is made, and fails there where a machine's tenants are not allowed to, which is not found out
     // before.
     setenv("NCCL_NVLS_ENABLE", "0", 0);
+    // All connections are made with the communicator, where others are waited for: a collective is queued and no more.
+    setenv("NCCL_RUNTIME_CONNECT", "0", 0);
     try {
       const auto file =
           smolder::cuda::find_library({"libnccl.so", {".2", ""}, "pip install nvidia-nccl-cu13"}, &o->reason);
