@@ -499,6 +499,18 @@ def program_killed(rank, size):
         x = y.detach()
 
 
+def program_first_gone(rank, size):
+    """A rank ends before the first collective."""
+    if rank == 1:
+        os._exit(5)
+    try:
+        dist.all_reduce(x := smolder.ones(10))
+        x.cpu().numpy()
+    except dist.DistBackendError as error:
+        print("error", str(error).replace("\n", " "), flush=True)
+        os._exit(7)
+
+
 def program_stopped(rank, size):
     x = smolder.ones(10)
     dist.all_reduce(x)

@@ -45,3 +45,19 @@ def test_random_programs():
 def test_ddp():
     """Losses are those of one process with the whole batch."""
     assert re.search("bits (.*)", run("ddp", 2)[0])
+
+
+@pytest.mark.skipif(SIZE < 3, reason="needs three devices")
+def test_killed():
+    """kill -9 of a rank while the others are in NCCL: they name it, and the collective."""
+    errors, out = cpu.errors_of(cpu.start("killed", SIZE, BACKEND="nccl", TIMEOUT="1200"))
+    assert set(errors) == {0, 1}, out
+    for rank, text in errors.items():
+        assert "rank 2 has left: it has ended" in text, text
+        assert f"all_reduce(SUM) of float32[1000], number 6 of the default group, on rank {rank}" in text, text
+
+
+def test_never_connects():
+    """A rank that ends before the first collective is not waited for where the others connect."""
+    errors, out = cpu.errors_of(cpu.start("first_gone", 2, BACKEND="nccl", TIMEOUT="1200"))
+    assert "rank 1 has left" in errors.get(0, ""), out
