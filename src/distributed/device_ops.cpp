@@ -103,13 +103,18 @@ Plan all_gather(const Call& c, bool stays) {
   }};
 }
 
+/// Where this rank's part of the operand lies, in bytes.
+size_t part_of(const Call& c) {
+  return static_cast<size_t>(c.rank()) * (c.from_bytes() / static_cast<size_t>(c.size()));
+}
+/// One that is begun works in the memory of its operand, of which its result is a part.
 Plan reduce_scatter(const Call& c, bool stays) {
-  Plan plan;
-  const char* const from = stays ? c.from : c.staged(plan.kept);
-  plan.launch = [from, to = c.to, n = c.to_count, r = c.reduction()](nccl::Communicator& comm, DriverStream s) {
+  const char* const from = c.operand(stays, c.to);
+  char* const to = stays ? c.to : c.to + part_of(c);
+  const size_t n = c.from_count / static_cast<size_t>(c.size());
+  return {[from, to, n, r = c.reduction()](nccl::Communicator& comm, DriverStream s) {
     if (n) comm.reduce_scatter(from, to, n, r, s);
-  };
-  return plan;
+  }};
 }
 
 /// Bytes for and from each rank, one after the other; what a rank keeps for itself is sent, too.
@@ -255,7 +260,7 @@ void queue_finish(int device, const KernelCall& call) {
     begun.jobs.erase(at);
   }
   c.group->follow(job, device);
-  c.copy(c.to, c.from, c.from_bytes());
+  c.copy(c.to, c.from_count == c.to_count ? c.from : c.from + part_of(c), c.to_bytes());
 }
 
 void forget_begun_on_devices() {

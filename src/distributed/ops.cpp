@@ -281,6 +281,10 @@ constexpr const char* kFollow = "(Tensor x, int group, int[] detail, int[] shape
 void shape_of_words(const ir::Call& call, ir::Meta* out) {
   out[0] = {Dims(Words::read(call.attrs).shape), call.inputs[0]->dtype, false};
 }
+/// Of a reduce_scatter that is begun, whose result is part of the operand's memory.
+void shape_of_operand(const ir::Call& call, ir::Meta* out) {
+  out[0] = {call.inputs[0]->shape, call.inputs[0]->dtype, false};
+}
 void shape_of_finish(const ir::Call& call, ir::Meta* out) {
   out[0] = {Dims(Words::read(call.attrs).shape), static_cast<DType>(call.attrs.back()), false};
 }
@@ -330,7 +334,9 @@ struct Table {
       on_device(ops.now, [&kind](int device, const KernelCall& call) { queue_now(kind.name, device, call); });
       ops.begin = define("begin_" + name + kSignature, &shape_of_number,
                          [&kind](const KernelCall& call) { run_begin(kind, call); });
-      ops.begin_on_device = define("queue_" + name + kSignature, &shape_of_words, {});
+      const bool in_place = name == "reduce_scatter";
+      ops.begin_on_device = define("queue_" + name + kSignature, in_place ? &shape_of_operand : &shape_of_words, {});
+      if (in_place) jit::set_in_place_on_device(ops.begin_on_device);
       on_device(ops.begin_on_device,
                 [&kind](int device, const KernelCall& call) { queue_begin(kind.name, device, call); });
       of.emplace(name, ops);

@@ -114,8 +114,8 @@ Reduction reduction_of(Reduce reduce, DType dtype) {
   }
 }
 
-// Its calls block until they are queued, as those of a communicator that does not block start a thread each, which takes
-// several times as long. What waits for the others is done on a thread that nobody has to wait for.
+// Its calls block until they are queued, as those of a communicator that does not block start a thread each, which
+// takes several times as long. What waits for the others is done on a thread that nobody has to wait for.
 Communicator::Communicator(int rank, int size, const std::string& id, int device, const std::function<void()>& gives_up)
     : device_(device) {
   struct Made {

@@ -17,7 +17,7 @@ namespace {
 struct QueuedKernels {
   std::mutex lock;
   std::unordered_map<Op, QueuedKernel> of;  // whose elements stay where they are
-  std::unordered_set<Op> wait;
+  std::unordered_set<Op> wait, in_place;
   static QueuedKernels& get() {
     static QueuedKernels* const kernels = new QueuedKernels;
     return *kernels;
@@ -43,12 +43,25 @@ void set_waits_on_device(Op op) {
   QueuedKernels& all = QueuedKernels::get();
   const std::lock_guard hold(all.lock);
   all.wait.insert(op);
+  all.in_place.insert(op);
 }
 
 bool waits_on_device(Op op) {
   QueuedKernels& all = QueuedKernels::get();
   const std::lock_guard hold(all.lock);
   return all.wait.contains(op);
+}
+
+void set_in_place_on_device(Op op) {
+  QueuedKernels& all = QueuedKernels::get();
+  const std::lock_guard hold(all.lock);
+  all.in_place.insert(op);
+}
+
+bool is_in_place_on_device(Op op) {
+  QueuedKernels& all = QueuedKernels::get();
+  const std::lock_guard hold(all.lock);
+  return all.in_place.contains(op);
 }
 
 bool is_library(Op op) {

@@ -175,7 +175,7 @@ class Lower {
     call->site = {n.origin.source, std::string(ir::name(n.origin_op()))};
     for (const ValueId v : n.inputs) call->inputs.push_back(operand(v));
     for (const ValueId v : group.sinks) call->outputs.push_back(operand(v));
-    if (ir::info(n.op).flags.updates || waits_on_device(n.op)) find_in_place(*call, n.inputs[0]);
+    if (ir::info(n.op).flags.updates || is_in_place_on_device(n.op)) find_in_place(*call, n.inputs[0]);
     return call;
   }
 
