@@ -670,6 +670,30 @@ def program_overlap(rank, size):
     assert "1 collective:" in str(explanation), explanation
 
 
+def program_in_place(rank, size):
+    """A reduction that is begun has no copy of what only it reads, and one of what others read later."""
+    n = 1 << 20
+    for read_later in (False, True):
+        part, base = smolder.zeros(n // size), (smolder.arange(n) % 7).float()
+
+        def step(part=part, base=base, read_later=read_later):
+            x = base * (rank + 1.0)
+            work = dist.reduce_scatter_tensor(part, x, async_op=True)
+            work.wait()
+            return (x.sin() if read_later else part).sum()
+
+        for _ in range(3):
+            found = step().item()
+        smolder.cuda.reset_peak_memory_stats()
+        before = smolder.cuda.memory_allocated()
+        assert step().item() == found
+        taken = smolder.cuda.max_memory_allocated() - before
+        total = sum(range(1, size + 1))
+        mine = np.arange(rank * (n // size), (rank + 1) * (n // size)) % 7 * float(total)
+        same(part, mine.astype(np.float32))
+        assert read_later or taken < 4 * n, (taken, n)  # that is the operand's size
+
+
 def program_unread(rank, size):
     """What is recorded and never read runs at the end, as the others wait for it."""
     x = smolder.ones(2)
