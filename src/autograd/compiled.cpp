@@ -655,9 +655,16 @@ const StepCapture::Before& StepCapture::input_at(uint32_t place) const {
 }
 
 bool StepCapture::leaks() const {
+  // A view of what is written keeps what was read of it last, and each run has it read its base again.
+  std::vector<const TensorImpl*> views;
+  for (const Before& b : inputs_) {
+    const TensorImpl* const impl = b.tensor.impl();
+    if (impl->base && std::ranges::find(views, impl) == views.end()) views.push_back(impl);
+  }
   const auto held = [&](const auto& a) {
+    const auto reads = std::ranges::count(views, a.second.get(), [](const TensorImpl* v) { return v->value.get(); });
     return std::ranges::find(step_->forward_.wanted, a.first) == step_->forward_.wanted.end() &&
-           a.second->refs.load(std::memory_order_acquire) > 1;
+           a.second->refs.load(std::memory_order_acquire) > 1 + reads;
   };
   return std::ranges::any_of(alive_, held);
 }

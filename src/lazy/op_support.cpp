@@ -31,6 +31,13 @@ Tensor with_leading(const Tensor& x, const Dims& batch) {
   return x.shape() == shape ? x : expand(x, shape);
 }
 
+/// `x`, [B, H, L, E], laid out as [B, L, H, E]: as torch's results of attention, so that view() joins the heads of
+/// transpose(1, 2). Of the two copies that the heads' way into a projection then is, one is dropped.
+Tensor heads_beside_each_other(const Tensor& x) {
+  if (x.dim() != 4 || x.size(1) == 1 || x.size(2) == 1) return x;
+  return transpose(clone(transpose(x, 1, 2)), 1, 2);
+}
+
 }  // namespace
 
 Tensor repeat_heads(const Tensor& x, const Tensor& query) {
@@ -90,8 +97,9 @@ Tensor attention_broadcast(const Tensor& query, const Tensor& key, const Tensor&
                                       leading(value.shape()), kName);
   // A mask may be float32 whatever the operands are.
   const bool is_wide = attn_mask.defined() && attn_mask.dtype() == DType::kFloat32;
-  return attention(with_leading(query, batch), with_leading(key, batch), with_leading(value, batch),
-                   is_wide ? attn_mask.to(query.dtype()) : attn_mask, scale, is_causal);
+  return heads_beside_each_other(attention(with_leading(query, batch), with_leading(key, batch),
+                                           with_leading(value, batch),
+                                           is_wide ? attn_mask.to(query.dtype()) : attn_mask, scale, is_causal));
 }
 
 Tensor reduced(const Tensor& loss, std::string_view reduction) {

@@ -24,6 +24,7 @@ MODULES = [
     "smolder.nn",
     "smolder.nn.functional",
     "smolder.nn.init",
+    "smolder.nn.grad",
     "smolder.nn.attention",
     "smolder.nn.parallel",
     "smolder.nn.utils",

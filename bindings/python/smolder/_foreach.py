@@ -39,9 +39,10 @@ def _op(name):
                 in_place(t, *given, **options)
             else:
                 _core.assign(t, plain(t, *given, **options))
+        return self
 
     _add(f"_foreach_{name}", foreach, f"{name} of each tensor, with one operand for all or one for each.")
-    _add(f"_foreach_{name}_", foreach_in_place, f"As _foreach_{name}, in place.")
+    _add(f"_foreach_{name}_", foreach_in_place, f"As _foreach_{name}, in place; gives the list.")
 
 
 def _add(name, function, doc):
@@ -82,6 +83,7 @@ def _ternary(name):
     def foreach_in_place(self, tensor1, tensor2, value=1):
         for t, new in zip(self, foreach(self, tensor1, tensor2, value), strict=True):
             _core.assign(t, new)
+        return self
 
     _add(f"_foreach_{name}", foreach, f"{name} of each tensor.")
     _add(f"_foreach_{name}_", foreach_in_place, f"{name} of each tensor, in place.")
@@ -102,6 +104,7 @@ def _foreach_zero_(self):
     _check(self)
     for t in self:
         t.zero_()
+    return self
 
 
 def _foreach_copy_(self, src, non_blocking=False):
@@ -109,6 +112,7 @@ def _foreach_copy_(self, src, non_blocking=False):
     _check(self)
     for t, s in zip(self, _spread(src, len(self)), strict=True):
         t.copy_(s)
+    return self
 
 
 __all__ += ["_foreach_copy_", "_foreach_norm", "_foreach_zero_"]

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = [
     "as_strided_scatter", "can_cast", "chain_matmul", "constant_pad_nd", "detach", "diagonal_scatter", "dsplit",
     "empty_permuted", "empty_strided", "fill", "frobenius_norm", "get_device", "i0", "igamma", "igammac",
-    "is_same_size", "is_signed", "mvlgamma", "narrow_copy", "nuclear_norm", "pdist", "range", "sym_float",
+    "is_same_size", "is_signed", "mvlgamma", "narrow_copy", "nuclear_norm", "pdist", "range", "rsub", "sym_float",
     "sym_int", "sym_ite", "sym_max", "sym_min", "sym_not", "unravel_index",
 ]  # fmt: skip
 
@@ -53,6 +53,19 @@ def is_same_size(input: Tensor, other: Tensor) -> bool:
 def is_signed(input: Tensor) -> bool:
     """Whether elements may be negative."""
     return input.is_signed()
+
+
+def rsub(input: Tensor, other: Number | Tensor, *, alpha: Number = 1) -> Tensor:
+    """other - alpha * input."""
+    if alpha == 1 and not isinstance(alpha, bool):
+        return _core.rsub(input, other)
+    if isinstance(other, _core.Tensor):
+        return _core.sub(other, input, alpha=alpha)
+    if isinstance(alpha, bool) and input.dtype != _core.bool:
+        raise RuntimeError("Boolean alpha only supported for Boolean results.")
+    if isinstance(alpha, float) and not (input.is_floating_point() or input.is_complex()):
+        raise RuntimeError("For integral input tensors, argument alpha must not be a floating point number.")
+    return _core.rsub(input * alpha, other)
 
 
 def fill(input: Tensor, value: Number | Tensor) -> Tensor:

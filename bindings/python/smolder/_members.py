@@ -208,6 +208,13 @@ def _is_view(self: Tensor) -> bool:
     return self._base is not None
 
 
+def _output_nr(self: Tensor) -> int:
+    return _core._gradient_node(self)[1] if self.grad_fn is not None else 0
+
+
+Tensor.output_nr = property(_output_nr, doc="Which result of the op that computed it; 0 of a leaf.")
+
+
 @_add
 def dim_order(self: Tensor) -> tuple[int, ...]:
     """The dimensions from the one with the largest stride to that with the smallest."""

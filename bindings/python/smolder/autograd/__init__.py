@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
 from smolder import _core
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Function", "GradcheckError", "Variable", "backward", "detect_anomaly", "enable_grad", "forward_ad", "functional",
     "grad", "gradcheck", "gradgradcheck", "graph", "inference_mode", "no_grad", "set_detect_anomaly",
-    "set_grad_enabled", "set_version_checks",
+    "set_grad_enabled", "set_multithreading_enabled", "set_version_checks",
 ]  # fmt: skip
 __dir__ = _listing(__name__)
 
@@ -37,6 +38,19 @@ def __getattr__(name: str) -> Any:  # few programs ask for it
     from smolder._missing import missing
 
     raise missing(__name__, name)
+
+
+class set_multithreading_enabled(contextlib.ContextDecorator):
+    """torch's switch of threads in backward, which here runs in the calling thread, whatever this says."""
+
+    def __init__(self, mode: bool) -> None:
+        self.mode = bool(mode)
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *exception: object) -> None:
+        pass
 
 
 def _is_checkpoint_valid():  # torch's, which libraries of checkpoints ask: they are valid in grad(), too

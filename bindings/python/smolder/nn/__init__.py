@@ -11,6 +11,7 @@ from smolder.nn import (
     attention,
     conv,
     functional,
+    grad,
     hooks,
     init,
     layers,

@@ -29,10 +29,12 @@ if TYPE_CHECKING:
     from smolder._typing import Ints, Tensor
 
 __all__ = [
-    "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "adaptive_max_pool1d", "adaptive_max_pool2d",
-    "adaptive_max_pool3d", "avg_pool1d", "avg_pool2d", "avg_pool3d", "batch_norm", "conv1d", "conv2d", "conv3d",
-    "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "dropout1d", "dropout2d", "dropout3d", "group_norm",
-    "instance_norm", "max_pool1d", "max_pool2d", "max_pool3d", "rms_norm",
+    "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "adaptive_max_pool1d",
+    "adaptive_max_pool1d_with_indices", "adaptive_max_pool2d", "adaptive_max_pool2d_with_indices",
+    "adaptive_max_pool3d", "adaptive_max_pool3d_with_indices", "avg_pool1d", "avg_pool2d", "avg_pool3d", "batch_norm",
+    "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "dropout1d", "dropout2d",
+    "dropout3d", "group_norm", "instance_norm", "max_pool1d", "max_pool1d_with_indices", "max_pool2d",
+    "max_pool2d_with_indices", "max_pool3d", "max_pool3d_with_indices", "rms_norm",
 ]  # fmt: skip
 
 
@@ -81,6 +83,45 @@ def max_pool3d(
     """Largest element of each window of volumes; with return_indices also its number in the volume."""
     pool = _core.max_pool3d_with_indices if return_indices else _core.max_pool3d
     return pool(input, kernel_size, stride, padding, dilation, ceil_mode)
+
+
+def max_pool1d_with_indices(
+    input: Tensor,
+    kernel_size: Ints,
+    stride: Ints | None = None,
+    padding: Ints = 0,
+    dilation: Ints = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> tuple[Tensor, Tensor]:
+    """max_pool1d with return_indices, whatever is given for it."""
+    return max_pool1d(input, kernel_size, stride, padding, dilation, ceil_mode, True)
+
+
+def max_pool2d_with_indices(
+    input: Tensor,
+    kernel_size: Ints,
+    stride: Ints | None = None,
+    padding: Ints = 0,
+    dilation: Ints = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> tuple[Tensor, Tensor]:
+    """max_pool2d with return_indices, whatever is given for it."""
+    return max_pool2d(input, kernel_size, stride, padding, dilation, ceil_mode, True)
+
+
+def max_pool3d_with_indices(
+    input: Tensor,
+    kernel_size: Ints,
+    stride: Ints | None = None,
+    padding: Ints = 0,
+    dilation: Ints = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> tuple[Tensor, Tensor]:
+    """max_pool3d with return_indices, whatever is given for it."""
+    return max_pool3d(input, kernel_size, stride, padding, dilation, ceil_mode, True)
 
 
 def _adaptive_size(name, input, output_size, dims):
@@ -195,3 +236,24 @@ def dropout3d(input: Tensor, p: float = 0.5, training: bool = True, inplace: boo
 def rms_norm(input: Tensor, normalized_shape: Ints, weight: Tensor | None = None, eps: float | None = None) -> Tensor:
     """The last dimensions divided by the root of their mean square, then scaled."""
     return _core.rms_norm(input, tuple(normalized_shape), weight, eps)
+
+
+def adaptive_max_pool1d_with_indices(
+    input: Tensor, output_size: Ints, return_indices: bool = False
+) -> tuple[Tensor, Tensor]:
+    """adaptive_max_pool1d with return_indices, whatever is given for it."""
+    return adaptive_max_pool1d(input, output_size, True)
+
+
+def adaptive_max_pool2d_with_indices(
+    input: Tensor, output_size: Ints, return_indices: bool = False
+) -> tuple[Tensor, Tensor]:
+    """adaptive_max_pool2d with return_indices, whatever is given for it."""
+    return adaptive_max_pool2d(input, output_size, True)
+
+
+def adaptive_max_pool3d_with_indices(
+    input: Tensor, output_size: Ints, return_indices: bool = False
+) -> tuple[Tensor, Tensor]:
+    """adaptive_max_pool3d with return_indices, whatever is given for it."""
+    return adaptive_max_pool3d(input, output_size, True)

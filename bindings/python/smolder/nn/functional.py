@@ -204,8 +204,10 @@ def normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12, o
     return _core.normalize(input, p, dim, eps)
 
 
-def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
-    """1 at each index, 0 elsewhere."""
+def one_hot(tensor: Tensor, num_classes: int | Tensor = -1) -> Tensor:
+    """1 at each index, 0 elsewhere. num_classes may be an integer in a tensor, which is read."""
+    if isinstance(num_classes, _core.Tensor) and num_classes.dim() == 0 and not num_classes.is_floating_point():
+        num_classes = num_classes.item()
     return _one_hot(tensor, as_int("one_hot", "num_classes", num_classes))
 
 

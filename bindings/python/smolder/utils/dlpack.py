@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from typing import TYPE_CHECKING
 
 from smolder import from_dlpack
@@ -12,8 +13,28 @@ if TYPE_CHECKING:
 
     from smolder._typing import Tensor
 
-__all__ = ["from_dlpack", "to_dlpack"]
+__all__ = ["DLDeviceType", "from_dlpack", "to_dlpack"]
 __dir__ = _listing(__name__)
+
+
+class DLDeviceType(enum.IntEnum):
+    """The kinds of devices that DLPack numbers, after dlpack.h; `Tensor.__dlpack_device__()[0]` is one."""
+
+    kDLCPU = 1
+    kDLCUDA = 2
+    kDLCUDAHost = 3
+    kDLOpenCL = 4
+    kDLVulkan = 7
+    kDLMetal = 8
+    kDLVPI = 9
+    kDLROCM = 10
+    kDLROCMHost = 11
+    kDLExtDev = 12
+    kDLCUDAManaged = 13
+    kDLOneAPI = 14
+    kDLWebGPU = 15
+    kDLHexagon = 16
+    kDLMAIA = 17
 
 
 def to_dlpack(tensor: Tensor) -> Any:
