@@ -13,6 +13,7 @@
 #include "smolder/eager/cuda/cudnn.h"
 #include "smolder/ir/infer.h"
 #include "smolder/lazy/ops.h"
+#include "smolder/lazy/strides.h"
 
 namespace smolder::lazy {
 namespace {
@@ -31,11 +32,13 @@ Tensor with_leading(const Tensor& x, const Dims& batch) {
   return x.shape() == shape ? x : expand(x, shape);
 }
 
-/// `x`, [B, H, L, E], laid out as [B, L, H, E]: as torch's results of attention, so that view() joins the heads of
-/// transpose(1, 2). Of the two copies that the heads' way into a projection then is, one is dropped.
-Tensor heads_beside_each_other(const Tensor& x) {
-  if (x.dim() != 4 || x.size(1) == 1 || x.size(2) == 1) return x;
-  return transpose(clone(transpose(x, 1, 2)), 1, 2);
+/// The result of attention, [B, H, L, E], laid out as the query is: where its heads lie beside each other, the result's
+/// do, so that view() joins them after transpose(1, 2), as torch's. Of the two copies that the way into a projection
+/// then is, one is dropped.
+Tensor laid_out_as(const Tensor& query, const Tensor& x) {
+  if (x.dim() != 4 || x.shape() != query.shape() || x.size(1) == 1 || x.size(2) == 1) return x;
+  const Dims of = strides(query);
+  return of[1] < of[2] && of[3] <= of[1] ? transpose(clone(transpose(x, 1, 2)), 1, 2) : x;
 }
 
 }  // namespace
@@ -97,9 +100,8 @@ Tensor attention_broadcast(const Tensor& query, const Tensor& key, const Tensor&
                                       leading(value.shape()), kName);
   // A mask may be float32 whatever the operands are.
   const bool is_wide = attn_mask.defined() && attn_mask.dtype() == DType::kFloat32;
-  return heads_beside_each_other(attention(with_leading(query, batch), with_leading(key, batch),
-                                           with_leading(value, batch),
-                                           is_wide ? attn_mask.to(query.dtype()) : attn_mask, scale, is_causal));
+  return laid_out_as(query, attention(with_leading(query, batch), with_leading(key, batch), with_leading(value, batch),
+                                      is_wide ? attn_mask.to(query.dtype()) : attn_mask, scale, is_causal));
 }
 
 Tensor reduced(const Tensor& loss, std::string_view reduction) {

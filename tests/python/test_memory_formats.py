@@ -147,3 +147,49 @@ def told(t):
     return t.stride(), t.is_contiguous(), t.is_contiguous(memory_format=L)
 """
     assert_torch_says(USES, before)
+
+
+# -- attention
+
+
+def split(qkv, heads=4):
+    """Queries, keys and values of a projection, [B, H, L, E]: views whose heads lie beside each other."""
+    return (t.unflatten(-1, (heads, -1)).transpose(1, 2) for t in qkv.chunk(3, -1))
+
+
+def test_attention_lies_as_its_query():
+    qkv = smolder.randn(2, 6, 3 * 32)
+    q, k, v = split(qkv)
+    out = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+    assert out.stride() == (192, 8, 32, 1) and not out.is_contiguous()
+    rows = [t.contiguous() for t in (q, k, v)]
+    plain = nn.functional.scaled_dot_product_attention(*rows, is_causal=True)
+    assert plain.stride() == (192, 48, 8, 1)
+    assert plain.numpy().tobytes() == out.numpy().tobytes()
+    joined = out.transpose(1, 2).view(2, 6, 32)  # without contiguous()
+    np.testing.assert_array_equal(joined.numpy(), plain.transpose(1, 2).reshape(2, 6, 32).numpy())
+    with pytest.raises(RuntimeError, match="view size is not compatible"):
+        plain.transpose(1, 2).view(2, 6, 32)
+
+
+@pytest.mark.parametrize("mode", ["eager", "jit"])
+def test_gradients_of_attention_that_lies_as_its_query(mode):
+    start = smolder.randn(2, 6, 3 * 32, dtype=smolder.float64)
+    gradients = []
+    for join in (
+        lambda y: y.transpose(1, 2).view(2, 6, 32),
+        lambda y: y.contiguous().transpose(1, 2).reshape(2, 6, 32),
+    ):
+        x = start.clone().requires_grad_()
+        function = lambda x: (join(nn.functional.scaled_dot_product_attention(*split(x))) ** 2).sum()  # noqa: B023, E731
+        with smolder.eager() if mode == "eager" else smolder.enable_grad():
+            function(x).backward()
+        gradients.append(x.grad.numpy())
+    np.testing.assert_array_equal(*gradients)
+    i, step = (1, 2, 40), 1e-6
+    ends = []
+    for by in (step, -step):
+        moved = start.clone()
+        moved[i] += by
+        ends.append(function(moved).item())
+    np.testing.assert_allclose(gradients[0][i], (ends[0] - ends[1]) / (2 * step), rtol=1e-5)
