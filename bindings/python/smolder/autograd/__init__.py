@@ -43,6 +43,8 @@ def __getattr__(name: str) -> Any:  # few programs ask for it
 class set_multithreading_enabled(contextlib.ContextDecorator):
     """torch's switch of threads in backward, which here runs in the calling thread, whatever this says."""
 
+    mode: bool
+
     def __init__(self, mode: bool) -> None:
         self.mode = bool(mode)
 
