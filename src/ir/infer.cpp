@@ -12,8 +12,8 @@ namespace {
 /// Combines two classes of operands, `high` before `low` (torch's combine_categories).
 std::optional<DType> combine(std::optional<DType> high, std::optional<DType> low) {
   if (!high || !low) return high ? high : low;
-  if (is_floating(*high)) return high;
-  if (*high == DType::kBool || is_floating(*low)) return promote(*high, *low);
+  if (is_floating(*high)) return is_complex(*low) ? complex_type(*high) : *high;
+  if (*high == DType::kBool || is_differentiable(*low)) return promote(*high, *low);
   return high;
 }
 

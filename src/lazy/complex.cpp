@@ -107,11 +107,25 @@ void check_one_dtype(const ComplexCall& c) {
   }
 }
 
+/// Parts in the dtype of the result's parts: real halves, by the parts of a zero-dim tensor, would be rounded as
+/// halves.
+void widen(std::vector<Operand>& parts, DType dtype, std::vector<Tensor>& kept) {
+  for (Operand& p : parts) {
+    if (p.kind() != Operand::kTensor || !is_floating(p.meta()->dtype) || p.meta()->dtype == dtype) continue;
+    p = Operand(kept.emplace_back(Tensor(p.impl()).to(dtype)));
+  }
+}
+
 /// Ops that are linear in all values: the same op of each part.
 Tensor linear_in_parts(const ComplexCall& c) {
   std::vector<Tensor> kept;
-  kept.reserve(2 * c.operands.size());
-  const std::vector<Operand> re = each_part(c, false, kept), im = each_part(c, true, kept);
+  kept.reserve(4 * c.operands.size());
+  std::vector<Operand> re = each_part(c, false, kept), im = each_part(c, true, kept);
+  if (c.op == Op::kAdd || c.op == Op::kSub || c.op == Op::kWhere) {
+    const DType parts = part_type(promoted(c.operands));
+    widen(re, parts, kept);
+    widen(im, parts, kept);
+  }
   std::vector<int64_t> words = words_of_parts(c);
   const Tensor real = call(c.op, re, words);
   if (c.op == Op::kPad) words.back() = 0;  // the fill is real
@@ -225,6 +239,14 @@ Tensor near(const ComplexCall& c) {
   SMOLDER_CHECK(c.attrs[2] == 0, NotImplementedError, "isclose: equal_nan is not supported for ", name(a.dtype()));
   const Tensor within = magnitude(a - b) <= magnitude(b) * Scalar(number(0)) + Scalar(number(1));
   return logical_or(eq(a, b), logical_and(within, isfinite(a)));
+}
+
+/// What add and sub with alpha add: a number stays one, by which no dtype is promoted.
+Tensor scaled(const ComplexCall& c) {
+  if (!is_complex_number(c.operands[1])) return mul(c.operands[1], c.operands[2]);
+  const Complex z = c.at(1);
+  const double alpha = c.operands[2].number().to_double();
+  return complex_number(z.re.number() * alpha, z.im.number() * alpha);
 }
 
 /// Products of the elements along an axis, whose extent is 1 then, by halves.
@@ -429,9 +451,9 @@ std::optional<Tensor> result_of(const ComplexCall& c) {
     case Op::kBaddbmm:
       return scaled_product(c);
     case Op::kAddScaled:
-      return add(c.operands[0], Operand(mul(c.operands[1], c.operands[2])));
+      return add(c.operands[0], Operand(scaled(c)));
     case Op::kSubScaled:
-      return sub(c.operands[0], Operand(mul(c.operands[1], c.operands[2])));
+      return sub(c.operands[0], Operand(scaled(c)));
     case Op::kAddcmul:
       return c.tensor(0) + mul(Operand(c.tensor(1) * c.tensor(2)), c.operands[3]);
     case Op::kAddcdiv:

@@ -23,10 +23,6 @@ std::pair<double, double> read_number(const Operand& o) {
   return {parts[0], parts[1]};
 }
 
-bool is_complex_number(const Operand& o) {
-  return o.kind() == Operand::kTensor && o.meta()->weak && is_complex(o.meta()->dtype);
-}
-
 template <class Numbers, class Tensors>
 Part combined(const Part& a, const Part& b, Numbers numbers, Tensors tensors) {
   if (a.is_number() && b.is_number()) return Part(numbers(a.number(), b.number()));
@@ -329,6 +325,10 @@ std::optional<Complex> function_of(ir::Op op, const Complex& z) {
 }
 
 }  // namespace
+
+bool is_complex_number(const Operand& o) {
+  return o.kind() == Operand::kTensor && o.meta()->weak && is_complex(o.meta()->dtype);
+}
 
 Complex::Complex(const Operand& o) {
   if (o.kind() == Operand::kNumber) {

@@ -38,6 +38,8 @@ struct Complex {
   bool is_complex() const { return !im.is_nothing(); }
 };
 
+/// Whether an operand is a complex number of Python's, which promotes as numbers do.
+bool is_complex_number(const Operand& o);
 /// The tensor of an operand; a number of Python's as one of no dimensions.
 Tensor strong(const Operand& o);
 /// `op` of one, or of two; empty where it has no rule. `dtype` is the complex dtype of what is complex of the results.

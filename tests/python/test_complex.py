@@ -665,3 +665,27 @@ def test_complex_numbers_are_no_real_elements(data):
 def test_complex_tensors_without_elements_print_their_dtype():
     assert repr(smolder.empty(0, dtype=smolder.complex64)) == "tensor([], dtype=smolder.complex64)"
     assert repr(smolder.empty(0, 3, dtype=smolder.complex64)) == "tensor([], size=(0, 3), dtype=smolder.complex64)"
+
+
+def test_zero_dim_complex_operands_give_complex_results():
+    whole, halves = smolder.tensor([4, 0, -1]), smolder.tensor([0.1, -0.0, 100.0], dtype=smolder.bfloat16)
+    for z in (smolder.tensor(1 + 2j), 1j):  # what has no complex results would drop the imaginary part else
+        for call in (
+            lambda: whole // z,
+            lambda: whole % z,
+            lambda: smolder.fmod(whole, z),
+            lambda: smolder.div(whole, z, rounding_mode="trunc"),
+        ):
+            with pytest.raises(NotImplementedError, match="Complex"):
+                call()
+    # Sums are of float32 parts, not of halves.
+    expected = halves.float().numpy()
+    for got, right in (
+        (smolder.tensor(1 + 2j) - halves, 1 + 2j - expected),
+        (halves + smolder.tensor(1 + 2j), expected + (1 + 2j)),
+        (smolder.where(halves > 1, smolder.tensor(0.3 + 2j), halves), np.where(expected > 1, 0.3 + 2j, expected)),
+    ):
+        assert got.dtype == smolder.complex64
+        np.testing.assert_allclose(got.numpy(), right, rtol=1e-6)
+    assert smolder.add(whole, 1j, alpha=3).tolist() == [4 + 3j, 3j, -1 + 3j]
+    assert smolder.sub(whole.bfloat16(), 1j, alpha=3).dtype == smolder.complex64

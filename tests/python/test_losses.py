@@ -347,3 +347,22 @@ def test_a_transformer_learns_to_copy():
         model(smolder.ones(2, 3, 8), smolder.ones(1, 3, 8))
     with pytest.raises(RuntimeError, match="feature number of src and tgt must be equal to d_model"):
         model(smolder.ones(2, 3, 7), smolder.ones(2, 3, 8))
+
+
+@pytest.mark.filterwarnings("ignore:Using a target size")
+def test_losses_of_a_zero_dim_operand_promote_as_of_its_shape():
+    x, y = smolder.tensor(-2.25), smolder.tensor([0.1, -0.0, 100.0], dtype=smolder.bfloat16)
+    for loss in (F.mse_loss, F.l1_loss, F.smooth_l1_loss, F.huber_loss):
+        assert loss(x, y).dtype == smolder.float32
+        expected = loss(x.expand(3), y.float())
+        assert loss(x, y).item() == expected.item() == loss(y, x).item()
+    wide = smolder.tensor(1.0, dtype=smolder.float64, requires_grad=True)
+    F.mse_loss(wide, y).backward()
+    assert wide.grad.dtype == smolder.float64
+    assert wide.grad.item() == pytest.approx(2 * np.mean(1.0 - y.double().numpy()))
+
+
+def test_cross_entropy_of_no_rows_of_probabilities():
+    none = smolder.zeros(0, 3)
+    assert math.isnan(F.cross_entropy(none, none).item())  # as of indices, and in torch
+    assert F.cross_entropy(none, none, reduction="sum").item() == 0

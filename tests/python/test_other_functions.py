@@ -333,3 +333,34 @@ def test_no_argument_is_left_out():
     counts, edges = t.histogram(t.tensor([1.0, 2.0]), 2, range=(1.0, 1.0))
     assert counts.tolist() == [0, 1] and edges.tolist() == [0.5, 1.0, 1.5]
     assert t.mode(t.tensor(3.0)).indices.item() == 0
+
+
+def test_common_divisors_of_the_least_integer():
+    for dtype in (t.int8, t.int32, t.int64):
+        least = t.iinfo(dtype).min
+        a, b = t.tensor([2, least, 1, least], dtype=dtype), t.tensor([least, 3, least, least], dtype=dtype)
+        assert t.gcd(a, b).tolist() == [2, 1, 1, least]
+    a, b = t.tensor([-2, 4], dtype=t.int32), t.tensor([-1958620543, 6], dtype=t.int32)
+    assert t.lcm(a, b).tolist() == [377726210, 12]  # which overflows to a negative number
+    with pytest.raises(TypeError, match="must be Tensor, not int"):
+        t.gcd(a, 2)
+
+
+@pytest.mark.parametrize("dtype", [t.float16, t.bfloat16])
+def test_the_next_half(dtype):
+    step = t.finfo(dtype).eps
+    x = t.tensor([1.0, 1.0, -1.0, 0.0, 2.0, math.nan, math.inf, 1.0], dtype=dtype)
+    y = t.tensor([2.0, 0.0, -2.0, 1.0, 2.0, 1.0, 0.0, math.nan], dtype=dtype)
+    out = t.nextafter(x, y)
+    assert out.dtype == dtype
+    least = t.finfo(dtype).smallest_normal * step
+    assert out.tolist()[:5] == [1 + step, 1 - step / 2, -1 - step, least, 2.0]
+    assert out[5].isnan() and out[6].item() == t.finfo(dtype).max and out[7].isnan()
+
+
+def test_spread_numbers_fit_their_dtype():
+    for dtype, end in ((t.int8, 300), (t.uint8, 256), (t.int32, 1e10), (t.int8, math.nan), (t.float16, 7e4)):
+        with pytest.raises(RuntimeError, match="without overflow"):
+            t.linspace(0, end, 3, dtype=dtype)
+    assert t.linspace(-5, 127, 3, dtype=t.int8).tolist() == [-5, 61, 127]
+    assert t.logspace(0, 2, 3, dtype=t.int8).tolist() == [1, 10, 100]

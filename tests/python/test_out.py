@@ -124,3 +124,13 @@ def test_an_operand_is_not_resized():
         assert a.tolist() == [1, 1, 1]
     a = smolder.ones(3)
     assert smolder.add(a, 1, out=a) is a and a.tolist() == [2, 2, 2]
+
+
+def test_complex_results_go_into_complex_tensors():
+    z = smolder.tensor([1 + 2j, 3j])
+    for dtype in (smolder.float32, smolder.int64, smolder.bool):  # which would drop the imaginary part
+        with pytest.raises(RuntimeError, match="can't be cast to the desired output type"):
+            smolder.mul(z, 2.0, out=smolder.zeros(2, dtype=dtype))
+    out = smolder.zeros(2, dtype=smolder.complex64)
+    assert smolder.sqrt(smolder.tensor([4, 9]), out=out) is out
+    assert out.tolist() == [2 + 0j, 3 + 0j]

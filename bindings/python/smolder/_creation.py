@@ -499,6 +499,8 @@ def _spread(start, end, steps, dtype):
     complex_bounds = isinstance(start, builtins.complex) or isinstance(end, builtins.complex)
     dtype = dtype or (_core._default_dtype().to_complex() if complex_bounds else _core._default_dtype())
     if not dtype.is_complex:
+        for bound in (start, end):
+            _core.full((0,), bound, dtype=dtype)  # raises where the dtype has no such number
         return _core.linspace(start, end, steps, dtype=dtype)
     start, end = (x.item() if isinstance(x, Tensor) else builtins.complex(x) for x in (start, end))
     parts = ((start.real, end.real), (start.imag, end.imag))

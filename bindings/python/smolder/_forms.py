@@ -12,6 +12,7 @@ from smolder._call_errors import as_int
 from smolder._creation import arange, empty
 from smolder._device import placed
 from smolder._functions import triu_indices
+from smolder._out import category
 from smolder._pieces import pieces
 from smolder._tensor import Tensor
 from smolder._warn import warn
@@ -111,15 +112,11 @@ def polygamma(self: Tensor, n: int) -> Tensor:
     return _core.polygamma(n, self)
 
 
-def _kind(dtype):
-    return 3 if dtype.is_complex else 2 if dtype.is_floating_point else 0 if dtype == _core.bool else 1
-
-
 def can_cast(from_: DType, to: DType) -> bool:
     """Whether results of one dtype may be written into another: not complex numbers into floats, floats into integers, or
     any of them into bools.
     """
-    return _kind(from_) <= _kind(to)
+    return category(from_) <= category(to)
 
 
 def range(

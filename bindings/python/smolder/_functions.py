@@ -12,7 +12,7 @@ from smolder import _core
 from smolder._autocast import listed
 from smolder._call_errors import as_int
 from smolder._device import placed
-from smolder._out import takes_out
+from smolder._out import category, takes_out
 from smolder._tensor import Size
 
 if TYPE_CHECKING:
@@ -79,14 +79,6 @@ def broadcast_shapes(*shapes: int | Sequence[int]) -> Size:
     return Size(out)
 
 
-def _category(dtype):
-    if dtype.is_complex:
-        return _COMPLEX
-    if dtype.is_floating_point:
-        return _FLOAT
-    return 0 if dtype == _core.bool else 1
-
-
 def result_type(tensor: Tensor | Number, other: Tensor | Number) -> DType:
     """The dtype of an operation on two tensors or numbers: dimensions outrank zero-dim tensors, those numbers."""
     from smolder._creation import of_numbers
@@ -102,9 +94,9 @@ def result_type(tensor: Tensor | Number, other: Tensor | Number) -> DType:
     if rank_a == rank_b:
         return _core.promote_types(type_a, type_b)
     strong, weak = (type_a, type_b) if rank_a > rank_b else (type_b, type_a)
-    if _category(weak) == _COMPLEX > _category(strong):
+    if category(weak) == _COMPLEX > category(strong):
         return strong.to_complex() if strong.is_floating_point else weak
-    if _category(weak) > _category(strong):
+    if category(weak) > category(strong):
         return weak
     return strong
 

@@ -16,7 +16,12 @@ if TYPE_CHECKING:
 __all__ = ["frexp", "gcd", "lcm", "nextafter"]
 
 # What holds the bits of a number.
-_BITS = {_core.float32: _core.int32, _core.float64: _core.int64}
+_BITS = {
+    _core.float16: _core.int16,
+    _core.bfloat16: _core.int16,
+    _core.float32: _core.int32,
+    _core.float64: _core.int64,
+}
 
 
 def _method(function: T) -> T:
@@ -24,7 +29,13 @@ def _method(function: T) -> T:
     return function
 
 
+def _check_tensor(name, other):
+    if not isinstance(other, Tensor):
+        raise TypeError(f"{name}(): argument 'other' (position 2) must be Tensor, not {type(other).__name__}")
+
+
 def _integers(name, input, other):
+    _check_tensor(name, other)
     dtype = result_type(input, other)
     if dtype.is_floating_point or dtype.is_complex or dtype == _core.bool:
         kind = "Boolean" if dtype == _core.bool else str(dtype)
@@ -35,11 +46,14 @@ def _integers(name, input, other):
 
 @_method
 def gcd(input: Tensor, other: Tensor) -> Tensor:
-    """The greatest common divisors of integers, by Euclid's steps; the largest operands say how many, so the step ends."""
+    """The greatest common divisors of integers, by Euclid's steps; the largest operands say how many, so the step ends.
+
+    The least integer has no magnitude: remainders of it are negative, as in torch.
+    """
     a, b = _integers("gcd", input, other)
     while bool((b != 0).any()):
         left = b != 0
-        a, b = _core.where(left, b, a), _core.where(left, a % _core.where(left, b, 1), 0)
+        a, b = _core.where(left, b, a), _core.where(left, _core.fmod(a, _core.where(left, b, 1)), 0)
     return a
 
 
@@ -48,7 +62,7 @@ def lcm(input: Tensor, other: Tensor) -> Tensor:
     """The least common multiples of integers; 0 where one of them is 0. Ends the step, as gcd does."""
     a, b = _integers("lcm", input, other)
     divisor = gcd(a, b)
-    return a // _core.where(divisor == 0, 1, divisor) * b
+    return (a // _core.where(divisor == 0, 1, divisor) * b).abs()
 
 
 @_method
@@ -87,10 +101,11 @@ def frexp(input: Tensor) -> tuple[Tensor, Tensor]:
 
 @_method
 def nextafter(input: Tensor, other: Tensor) -> Tensor:
-    """The numbers next to input, towards other. Looks at bits, so the step ends; of float32 and float64."""
+    """The numbers next to input, towards other. Looks at bits, so the step ends."""
+    _check_tensor("nextafter", other)
     dtype = result_type(input, other)
     if dtype not in _BITS:
-        raise NotImplementedError(f'"nextafter" is not implemented for {dtype}: use float32 or float64')
+        raise NotImplementedError(f'"nextafter" is not implemented for {dtype}: it is of floating-point numbers')
     x, y = (t.contiguous() for t in broadcast_tensors(input.detach().to(dtype), other.detach().to(dtype)))
     bits = _BITS[dtype]
     # The bits of numbers of one sign are ordered as their sizes are.

@@ -143,8 +143,13 @@ class GammaShare(Function):
 
 
 def _scaled_bessel(x: Tensor, order: int) -> Tensor:
-    """Integrals of exp(|x| (cos θ - 1)) over θ from 0 to π, divided by π; of order 1 by parts, as nothing then cancels."""
-    size = x.abs()
+    """Integrals of exp(|x| (cos θ - 1)) over θ from 0 to π, divided by π; of order 1 by parts, as nothing then cancels.
+
+    Far out, where the width of what is integrated is lost beside π, two terms of Hankel's expansion are exact.
+    """
+    far = x.abs() > 1e8
+    x, out = _core.where(far, 1.0, x), _core.where(far, x, 1.0)
+    size, tail = x.abs(), (1.0 + (-0.375 if order else 0.125) / out.abs()) / out.abs().sqrt() / math.sqrt(2 * math.pi)
     width = 2 * (_DEPTH / (2 * size)).sqrt().clamp(max=1.0).asin()
     u = size.unsqueeze(-1)
 
@@ -152,8 +157,9 @@ def _scaled_bessel(x: Tensor, order: int) -> Tensor:
         return (-2 * u * (at / 2).sin() ** 2).exp()
 
     if order == 0:
-        return _integrals(width, 32, fall)[0] / math.pi
-    return x * _integrals(width, 32, lambda at: fall(at) * at.sin() ** 2)[0] / math.pi
+        return _core.where(far, tail, _integrals(width, 32, fall)[0] / math.pi)
+    near = x * _integrals(width, 32, lambda at: fall(at) * at.sin() ** 2)[0] / math.pi
+    return _core.where(far, out.sign() * tail, near)
 
 
 class Bessel0e(Function):

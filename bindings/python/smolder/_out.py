@@ -92,8 +92,9 @@ def _tensors(given):
             yield from _tensors(value)
 
 
-def _category(dtype):
-    return 2 if dtype.is_floating_point else 0 if dtype == _core.bool else 1
+def category(dtype):
+    """Bools, integers, floats and complex numbers, in the order in which one is promoted to the next."""
+    return 3 if dtype.is_complex else 2 if dtype.is_floating_point else 0 if dtype == _core.bool else 1
 
 
 def _write(name, out, result, given):
@@ -101,7 +102,7 @@ def _write(name, out, result, given):
         raise RuntimeError(
             f"{name}(): Expected out tensor to have device {result.device}, but got {out.device} instead"
         )
-    if _category(result.dtype) > _category(out.dtype):
+    if category(result.dtype) > category(out.dtype):
         raise RuntimeError(
             f"{name}(): result type {result.dtype} can't be cast to the desired output type {out.dtype} of out"
         )

@@ -70,7 +70,11 @@ def xlog1py(input: Tensor, other: Tensor) -> Tensor:
 
 
 def _xlog1py(input, other):
-    return _core.where(_core.logical_and(input == 0, other == other), 0.0, input * log1p(other))
+    dtype = result_type(input, other)
+    if dtype.is_complex:
+        raise NotImplementedError(f'"xlog1py" is not implemented for {dtype}')
+    logarithm = log1p(other.to(_floating(dtype)))
+    return _core.where(_core.logical_and(input == 0, other == other), 0.0, input * logarithm)
 
 
 @takes_out

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from smolder import _core
 from smolder._autocast import listed
 from smolder._core import cosine_similarity, pairwise_distance
+from smolder._functions import broadcast_tensors
 from smolder._warn import warn
 
 if TYPE_CHECKING:
@@ -41,12 +42,15 @@ def _chosen(reduction, size_average, reduce):
     return checked_reduction(asked_reduction(reduction, size_average, reduce))
 
 
-def _check_sizes(input, target):
+def _of_one_shape(input, target):
+    """Both in the shape that they broadcast to, in which one of no dimensions promotes as the other does."""
     if input.shape != target.shape:
         warn(
             f"Using a target size ({target.shape}) that is different to the input size ({input.shape}). This will likely "
             "lead to incorrect results due to broadcasting. Please ensure they have the same size."
         )
+        return broadcast_tensors(input, target)
+    return input, target
 
 
 def _first(result):
@@ -102,7 +106,7 @@ def _cross_entropy_of_probabilities(input, target, weight, reduction, label_smoo
     loss = -terms.sum(axis)
     if reduction == "none":
         return loss
-    return loss.sum() / max(loss.numel(), 1) if reduction == "mean" else loss.sum()
+    return loss.sum() / loss.numel() if reduction == "mean" else loss.sum()
 
 
 def nll_loss(
@@ -141,7 +145,7 @@ def mse_loss(
     weight: Tensor | None = None,
 ) -> Tensor:
     """Squared differences, or their mean or sum."""
-    _check_sizes(input, target)
+    input, target = _of_one_shape(input, target)
     reduction = _chosen(reduction, size_average, reduce)
     if weight is None:
         return _core.mse_loss(input, target, reduction=reduction)
@@ -157,7 +161,7 @@ def l1_loss(
     weight: Tensor | None = None,
 ) -> Tensor:
     """Absolute differences, or their mean or sum."""
-    _check_sizes(input, target)
+    input, target = _of_one_shape(input, target)
     reduction = _chosen(reduction, size_average, reduce)
     if weight is None:
         return _core.l1_loss(input, target, reduction=reduction)
@@ -173,7 +177,7 @@ def smooth_l1_loss(
     beta: float = 1.0,
 ) -> Tensor:
     """Differences, squared where they are below beta and else absolute, or their mean or sum."""
-    _check_sizes(input, target)
+    input, target = _of_one_shape(input, target)
     return _core.smooth_l1_loss(input, target, reduction=_chosen(reduction, size_average, reduce), beta=beta)
 
 
@@ -181,7 +185,7 @@ def huber_loss(
     input: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0, weight: Tensor | None = None
 ) -> Tensor:
     """Half the squared differences where they are below delta and else delta times the absolute, or mean or sum."""
-    _check_sizes(input, target)
+    input, target = _of_one_shape(input, target)
     checked_reduction(reduction)
     if weight is None:
         return _core.huber_loss(input, target, reduction=reduction, delta=delta)
