@@ -76,46 +76,36 @@ Tensor pow_grad_exponent(const Tensor& grad, Scalar base, const Tensor& exponent
 Tensor copysign_grad(const Tensor& grad, const Tensor& self, const Tensor& result);
 Tensor logit_grad(const Tensor& grad, const Tensor& self, std::optional<double> eps);
 Tensor sinc_grad(const Tensor& grad, const Tensor& self);
+/// `x` over the square of the distance of (x, y) from the origin, at which it is 0: what atan2's gradients are made of.
+template <class X, class Y>
+Tensor over_square(const X& x, const Y& y) {
+  const Tensor square = squared(x) + squared(y);
+  return where(square == 0, 0.0, x / square);
+}
 /// exp(a) / (exp(a) + exp(b)); one half where both are the same infinity.
 Tensor logaddexp_share(const Tensor& a, const Tensor& b);
 
-// -- bounds, as torch: where self is at one that is a number it gets nothing; at a tensor, half
+// -- bounds, as torch: self has the gradient where it is at one, and within them
 
 template <class Min>
 Tensor clamp_min_grad_self(const Tensor& grad, const Tensor& self, const Min& min) {
-  if constexpr (std::is_same_v<Min, Scalar>) {
-    return where(self > min, grad, 0.0);
-  } else {
-    return where(self == min, grad * 0.5, where(self < min, 0.0, grad));
-  }
+  return where(self < min, 0.0, grad);
 }
 template <class Max>
 Tensor clamp_max_grad_self(const Tensor& grad, const Tensor& self, const Max& max) {
-  if constexpr (std::is_same_v<Max, Scalar>) {
-    return where(self < max, grad, 0.0);
-  } else {
-    return where(self == max, grad * 0.5, where(self > max, 0.0, grad));
-  }
+  return where(self > max, 0.0, grad);
 }
 template <class Min, class Max>
 Tensor clamp_grad_self(const Tensor& grad, const Tensor& self, const Min& min, const Max& max) {
-  if constexpr (std::is_same_v<Min, Scalar> && std::is_same_v<Max, Scalar>) {
-    return where(logical_and(self > min, self < max), grad, 0.0);
-  } else {
-    const Tensor half = grad * 0.5, ordered = min <= max;
-    return where(logical_or(self <= min, self >= max), 0.0, grad) +
-           where(logical_and(self == min, ordered), half, 0.0) + where(logical_and(self == max, ordered), half, 0.0);
-  }
+  return where(logical_or(self<min, self> max), 0.0, grad);
 }
 template <class Max>
 Tensor clamp_grad_min(const Tensor& grad, const Tensor& self, const Tensor& min, const Max& max) {
-  return where(logical_and(self < min, min <= max), grad, 0.0) +
-         where(logical_and(self == min, min < max), grad * 0.5, 0.0);
+  return where(logical_and(self < min, min < max), grad, 0.0);
 }
 template <class Min>
 Tensor clamp_grad_max(const Tensor& grad, const Tensor& self, const Min& min, const Tensor& max) {
-  return where(logical_or(self > max, max < min), grad, 0.0) +
-         where(logical_and(self == max, min < max), grad * 0.5, 0.0);
+  return where(logical_or(self > max, max < min), grad, 0.0);
 }
 
 // -- products

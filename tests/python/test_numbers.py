@@ -283,21 +283,29 @@ def gradient(f, *bounds):
 
 
 def test_gradients_at_bounds_that_are_numbers():
-    assert gradient(lambda x: x.clamp(-1, 1)) == [[0, 0, 1, 0, 0]]
-    assert gradient(lambda x: x.clamp(min=-1)) == gradient(lambda x: x.clamp_min(-1)) == [[0, 0, 1, 1, 1]]
-    assert gradient(lambda x: x.clamp(max=1)) == gradient(lambda x: x.clamp_max(1)) == [[1, 1, 1, 0, 0]]
-    assert gradient(lambda x: x.clamp(1, 1)) == gradient(lambda x: x.clamp(1, -1)) == [[0] * 5]
+    assert gradient(lambda x: x.clamp(-1, 1)) == [[0, 1, 1, 1, 0]]
+    assert gradient(lambda x: x.clamp(min=-1)) == gradient(lambda x: x.clamp_min(-1)) == [[0, 1, 1, 1, 1]]
+    assert gradient(lambda x: x.clamp(max=1)) == gradient(lambda x: x.clamp_max(1)) == [[1, 1, 1, 1, 0]]
+    assert gradient(lambda x: x.clamp(1, 1)) == [[0, 0, 0, 1, 0]]
+    assert gradient(lambda x: x.clamp(1, -1)) == [[0] * 5]
 
 
 def test_gradients_at_bounds_that_are_tensors():
     def clamp(x, low, high):
         return x.clamp(low, high)
 
-    assert gradient(clamp, -1.0, 1.0) == [[0, 0.5, 1, 0.5, 0], [1, 0.5, 0, 0, 0], [0, 0, 0, 0.5, 1]]
-    assert gradient(clamp, 1.0, 1.0) == [[0, 0, 0, 1, 0], [1, 1, 1, 0, 0], [0, 0, 0, 0, 1]]
+    assert gradient(clamp, -1.0, 1.0) == [[0, 1, 1, 1, 0], [1, 0, 0, 0, 0], [0, 0, 0, 0, 1]]
+    assert gradient(clamp, 1.0, 1.0) == [[0, 0, 0, 1, 0], [0] * 5, [0, 0, 0, 0, 1]]
     assert gradient(clamp, 1.0, -1.0) == [[0] * 5, [0] * 5, [1] * 5]
-    assert gradient(lambda x, low: x.clamp_min(low), -1.0) == [[0, 0.5, 1, 1, 1], [1, 0.5, 0, 0, 0]]
-    assert gradient(lambda x, high: x.clamp_max(high), 1.0) == [[1, 1, 1, 0.5, 0], [0, 0, 0, 0.5, 1]]
+    assert gradient(lambda x, low: x.clamp_min(low), -1.0) == [[0, 1, 1, 1, 1], [1, 0, 0, 0, 0]]
+    assert gradient(lambda x, high: x.clamp_max(high), 1.0) == [[1, 1, 1, 1, 0], [0, 0, 0, 0, 1]]
+
+
+def test_the_gradient_of_an_angle_at_the_origin_is_0():
+    x, y = tensor([0.0, -0.0, 0.0, 3.0], requires_grad=True), tensor([0.0, 0.0, 2.0, 4.0], requires_grad=True)
+    smolder.atan2(x, y).sum().backward()
+    assert x.grad.tolist() == pytest.approx([0, 0, 0.5, 4 / 25])
+    assert y.grad.tolist() == pytest.approx([0, 0, 0, -3 / 25])
 
 
 # -- types of exceptions
