@@ -1,5 +1,7 @@
 """Tensors and modules print as torch's do. The expectations were printed by torch 2.15."""
 
+import operator
+
 import pytest
 
 import smolder
@@ -253,3 +255,21 @@ def test_print_options():
 
 def test_dtype_suffix_names_this_library():
     assert repr(smolder.tensor([1], dtype=smolder.int32)) == "tensor([1], dtype=smolder.int32)"
+
+
+def test_sums_and_multiples_of_sizes_are_sizes():
+    size = smolder.Size([2, 3])
+    assert repr(operator.add(size, (1,))) == "smolder.Size([2, 3, 1])"
+    assert repr(operator.add((1,), size)) == "smolder.Size([1, 2, 3])"
+    assert repr(size * 2) == repr(2 * size) == "smolder.Size([2, 3, 2, 3])"
+    with pytest.raises(TypeError):
+        operator.add([1], size)
+
+
+def test_groups_of_an_optimizer_are_apart():
+    p, q = (smolder.ones(1, requires_grad=True) for _ in range(2))
+    text = repr(smolder.optim.SGD([{"params": [p]}, {"params": [q], "lr": 0.5}], lr=0.1))
+    first, second = text.split("\n\n")
+    assert first.startswith("SGD (\nParameter Group 0\n    dampening: 0\n")
+    assert second.startswith("Parameter Group 1\n") and second.endswith(")")
+    assert "    lr: 0.1\n" in first and "    lr: 0.5\n" in second

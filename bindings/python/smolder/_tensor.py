@@ -39,6 +39,14 @@ class Size(tuple[builtins.int, ...]):
     def __add__(self, other: tuple[builtins.int, ...]) -> Size:  # type: ignore[override]
         return Size(tuple.__add__(self, other))
 
+    def __radd__(self, other: tuple[builtins.int, ...]) -> Size:
+        return Size(other + tuple(self)) if isinstance(other, tuple) else NotImplemented
+
+    def __mul__(self, times: typing.SupportsIndex) -> Size:
+        return Size(tuple.__mul__(self, times))
+
+    __rmul__ = __mul__
+
     @typing.overload
     def __getitem__(self, at: typing.SupportsIndex) -> builtins.int: ...
     @typing.overload
