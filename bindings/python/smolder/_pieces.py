@@ -48,9 +48,9 @@ def _told_by_tensors(function, parameters):
 
 
 _kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-_parameters = [inspect.Parameter("input", _kind), inspect.Parameter("indices_or_sections", _kind)]
-_dim = inspect.Parameter("dim", _kind, default=0)
 for _name in ("tensor_split", "hsplit", "vsplit"):
-    for _owner in (_core, _core.Tensor):
-        _all = [*_parameters, _dim] if _name == "tensor_split" else _parameters
-        setattr(_owner, _name, _told_by_tensors(getattr(_owner, _name), _all))
+    for _owner, _first in ((_core, "input"), (_core.Tensor, "self")):
+        _parameters = [inspect.Parameter(_first, _kind), inspect.Parameter("sections", _kind)]
+        if _name == "tensor_split":
+            _parameters.append(inspect.Parameter("dim", _kind, default=0))
+        setattr(_owner, _name, _told_by_tensors(getattr(_owner, _name), _parameters))
