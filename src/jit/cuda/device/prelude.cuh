@@ -416,7 +416,7 @@ template <class T, class F> DEVICE T add_slots(T sum, const T* slot, i64 slot_si
 // begins with warps of its own.
 template <int V, class T, class F>
 DEVICE void add_segments(int column, int columns, T* sums, bool begins, T initial, const T* slots, i64 slot_size,
-                      int segments, i64 n, bool aligned, F step) {
+                         int segments, i64 n, bool aligned, F step) {
   const int threads = blockDim.x * blockDim.y, rest = threads - threads / columns / 32 * 32 * column;
   int t = threadIdx.y * blockDim.x + threadIdx.x + rest;
   if (t >= threads) t -= threads;
@@ -495,6 +495,7 @@ template <bool kTeam = false, int Threads = 0, class T, class F> DEVICE T combin
   return first_lane(x);
 }
 // Of the sides of each.
-template <bool kTeam = false, int Threads = 0, class T, class F> DEVICE T combine(const T (&x)[2], u32& parity, F step) {
+template <bool kTeam = false, int Threads = 0, class T, class F>
+DEVICE T combine(const T (&x)[2], u32& parity, F step) {
   return combine<kTeam, Threads>(step(x[0], x[1]), parity, step);
 }
