@@ -106,10 +106,10 @@ def test_again_and_again():
 
 
 def test_more_axes_than_there_are_dimensions():
-    nine = list(range(9))
+    many = list(range(65))
     x = smolder.zeros(2, 3)
-    for call in (lambda: x.movedim(nine, -1), lambda: x.sum(nine), lambda: x.roll(nine, nine), lambda: x.repeat(nine)):
-        with pytest.raises((TypeError, RuntimeError, ValueError)):
+    for call in (lambda: x.movedim(many, -1), lambda: x.sum(many), lambda: x.roll(many, many), lambda: x.repeat(many)):
+        with pytest.raises((TypeError, RuntimeError, ValueError, IndexError)):
             call()
     with pytest.raises(ValueError, match="at most 64 dimensions"):
         smolder.zeros([1] * 65)

@@ -424,7 +424,7 @@ WRONG = {
         RuntimeError,
         "failed locating file",
     ),
-    "more dimensions than there are": (pickled_tensor(6, 0, (1,) * 9, (1,) * 9), ValueError, "dimensions"),
+    "more dimensions than there are": (pickled_tensor(6, 0, (1,) * 65, (1,) * 65), ValueError, "dimensions"),
     "another dtype": (pickled_tensor(6, 0, (1,), (1,), kind="QInt8Storage"), NotImplementedError, "QInt8"),
 }
 

@@ -42,14 +42,15 @@ def _chosen(reduction, size_average, reduce):
     return checked_reduction(asked_reduction(reduction, size_average, reduce))
 
 
-def _of_one_shape(input, target):
-    """Both in the shape that they broadcast to, in which one of no dimensions promotes as the other does."""
+def _of_sizes(input, target):
+    """Both, one of no dimensions in the shape of the other, so that it promotes as that does."""
     if input.shape != target.shape:
         warn(
             f"Using a target size ({target.shape}) that is different to the input size ({input.shape}). This will likely "
             "lead to incorrect results due to broadcasting. Please ensure they have the same size."
         )
-        return broadcast_tensors(input, target)
+        if not (input.dim() and target.dim()):
+            return broadcast_tensors(input, target)
     return input, target
 
 
@@ -145,7 +146,7 @@ def mse_loss(
     weight: Tensor | None = None,
 ) -> Tensor:
     """Squared differences, or their mean or sum."""
-    input, target = _of_one_shape(input, target)
+    input, target = _of_sizes(input, target)
     reduction = _chosen(reduction, size_average, reduce)
     if weight is None:
         return _core.mse_loss(input, target, reduction=reduction)
@@ -161,7 +162,7 @@ def l1_loss(
     weight: Tensor | None = None,
 ) -> Tensor:
     """Absolute differences, or their mean or sum."""
-    input, target = _of_one_shape(input, target)
+    input, target = _of_sizes(input, target)
     reduction = _chosen(reduction, size_average, reduce)
     if weight is None:
         return _core.l1_loss(input, target, reduction=reduction)
@@ -177,7 +178,7 @@ def smooth_l1_loss(
     beta: float = 1.0,
 ) -> Tensor:
     """Differences, squared where they are below beta and else absolute, or their mean or sum."""
-    input, target = _of_one_shape(input, target)
+    input, target = _of_sizes(input, target)
     return _core.smooth_l1_loss(input, target, reduction=_chosen(reduction, size_average, reduce), beta=beta)
 
 
@@ -185,7 +186,7 @@ def huber_loss(
     input: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0, weight: Tensor | None = None
 ) -> Tensor:
     """Half the squared differences where they are below delta and else delta times the absolute, or mean or sum."""
-    input, target = _of_one_shape(input, target)
+    input, target = _of_sizes(input, target)
     checked_reduction(reduction)
     if weight is None:
         return _core.huber_loss(input, target, reduction=reduction, delta=delta)
