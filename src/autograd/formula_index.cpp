@@ -28,7 +28,7 @@ Tensor cumprod_grad(const Tensor& grad, const Tensor& self, const Tensor& result
 std::array<Tensor, 2> scatter_fold_grad(const Tensor& grad, const Tensor& self, int64_t dim, const Tensor& index,
                                         const Tensor& src, std::string_view kind, const Tensor& result) {
   const auto at_index = [&](const Tensor& x) { return gather(x, dim, index); };
-  const Dims covered = index.shape();
+  const Dims& covered = index.shape();
   const Tensor used = src.shape() == covered ? src : crop(src, Dims::filled(covered.size(), 0), covered);
   if (kind != "prod") {
     const Tensor from_self = (self == result).to(grad.dtype());

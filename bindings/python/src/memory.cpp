@@ -79,7 +79,7 @@ Dims shape_of(const AnyArray& a) {
 template <class Framework>
 nb::object array_at(void* data, Device device, const Tensor& t, const int64_t* strides, const nb::capsule& owner,
                     nb::dlpack::dtype dtype) {
-  const Dims shape = t.shape();
+  const Dims& shape = t.shape();
   size_t extents[kMaxRank];
   for (int i = 0; i < shape.size(); ++i) extents[i] = shape[i];
   const int type = device.type == DeviceType::kCUDA ? nb::device::cuda::value : nb::device::cpu::value;
