@@ -13,7 +13,6 @@
 #include "smolder/eager/cuda/cudnn.h"
 #include "smolder/ir/infer.h"
 #include "smolder/lazy/ops.h"
-#include "smolder/lazy/strides.h"
 
 namespace smolder::lazy {
 namespace {
@@ -30,15 +29,6 @@ Tensor with_leading(const Tensor& x, const Dims& batch) {
   shape.push_back(x.size(-2));
   shape.push_back(x.size(-1));
   return x.shape() == shape ? x : expand(x, shape);
-}
-
-/// The result of attention, [B, H, L, E], laid out as the query is: where its heads lie beside each other, the result's
-/// do, so that view() joins them after transpose(1, 2), as torch's. Of the two copies that the way into a projection
-/// then is, one is dropped.
-Tensor laid_out_as(const Tensor& query, const Tensor& x) {
-  if (x.dim() != 4 || x.shape() != query.shape() || x.size(1) == 1 || x.size(2) == 1) return x;
-  const Dims of = strides(query);
-  return of[1] < of[2] && of[3] <= of[1] ? transpose(clone(transpose(x, 1, 2)), 1, 2) : x;
 }
 
 }  // namespace
@@ -100,8 +90,8 @@ Tensor attention_broadcast(const Tensor& query, const Tensor& key, const Tensor&
                                       leading(value.shape()), kName);
   // A mask may be float32 whatever the operands are.
   const bool is_wide = attn_mask.defined() && attn_mask.dtype() == DType::kFloat32;
-  return laid_out_as(query, attention(with_leading(query, batch), with_leading(key, batch), with_leading(value, batch),
-                                      is_wide ? attn_mask.to(query.dtype()) : attn_mask, scale, is_causal));
+  return attention(with_leading(query, batch), with_leading(key, batch), with_leading(value, batch),
+                   is_wide ? attn_mask.to(query.dtype()) : attn_mask, scale, is_causal);
 }
 
 Tensor reduced(const Tensor& loss, std::string_view reduction) {
