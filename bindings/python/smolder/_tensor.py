@@ -45,7 +45,8 @@ class Size(tuple[builtins.int, ...]):
     def __mul__(self, times: typing.SupportsIndex) -> Size:
         return Size(tuple.__mul__(self, times))
 
-    __rmul__ = __mul__
+    def __rmul__(self, times: typing.SupportsIndex) -> Size:
+        return self * times
 
     @typing.overload
     def __getitem__(self, at: typing.SupportsIndex) -> builtins.int: ...
