@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
+#include <optional>
 #include <string_view>
 #include <thread>
 
@@ -42,6 +43,10 @@ Backend& backend(Device device) {
 }
 
 namespace {
+
+/// Nanoseconds of one core that kernels of a step take together which the interpreter runs meanwhile: it needs some 50
+/// ms for as much on an H100, and a compiler more.
+constexpr double kMostInterpretedWork = 5e8;
 
 /// A kernel that is in no cache.
 struct Missing {
@@ -89,13 +94,24 @@ class Emitter {
     }
   }
 
-  void compile_missing(std::span<const std::function<void()>> others) {
-    std::vector<Missing> missing;
-    for (const size_t s : p_.missing) {
-      Missing m = missing_at(s);
+  void compile_missing(std::span<const std::function<void()>> others, std::span<const double> work) {
+    std::optional<KernelQueue::Pause> others_wait;
+    if (p_.options.device != DeviceType::kCPU && !in_background()) others_wait.emplace();
+    std::vector<Missing> all, missing;
+    for (const size_t s : p_.missing) all.push_back(missing_at(s));
+    if (stand_ins() == StandIns::kBehind) {
+      std::ranges::stable_sort(all, {}, [&](const Missing& m) { return work[m.code]; });
+    }
+    double interpreted = 0;
+    for (Missing& m : all) {
       // For another plan, while this one waited.
-      const bool made_since = (in_background() || stand_ins() != StandIns::kNone) && find(m);
-      if (!made_since && !stand_in(m)) missing.push_back(std::move(m));
+      if ((in_background() || stand_ins() != StandIns::kNone) && find(m)) continue;
+      const double together = interpreted + work[m.code];
+      if ((stand_ins() != StandIns::kBehind || together <= kMostInterpretedWork) && stand_in(m)) {
+        interpreted = together;
+      } else {
+        missing.push_back(std::move(m));
+      }
     }
     compile(missing, others);
     p_.missing.clear();
@@ -266,8 +282,8 @@ Hash128 key_of(const Kernel& kernel) {
 
 void emit(Program& program) { Emitter(program).find_all(); }
 
-void compile_missing(Program& program, std::span<const std::function<void()>> others) {
-  if (!program.missing.empty() || !others.empty()) Emitter(program).compile_missing(others);
+void compile_missing(Program& program, std::span<const std::function<void()>> others, std::span<const double> work) {
+  if (!program.missing.empty() || !others.empty()) Emitter(program).compile_missing(others, work);
 }
 
 }  // namespace smolder::jit

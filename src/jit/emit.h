@@ -22,8 +22,9 @@ Hash128 key_of(const Kernel& kernel);
 /// Finds each distinct kernel in the cache. Fills `Program::kernels`, but for those of `Program::missing`.
 void emit(Program& program);
 
-/// Compiles what is missing, side by side with `others`, on all threads. Counts kernels.compiled and
-/// kernels.compile_us, and records what was compiled.
-void compile_missing(Program& program, std::span<const std::function<void()>> others);
+/// Compiles what is missing, side by side with `others`, on all threads; but for kernels that something slower runs
+/// meanwhile, least work first. `work`: of each of Program::kernels in a run, as Launch::work has it. Counts
+/// kernels.compiled and kernels.compile_us, and records what was compiled.
+void compile_missing(Program& program, std::span<const std::function<void()>> others, std::span<const double> work);
 
 }  // namespace smolder::jit

@@ -33,7 +33,7 @@ thread_local bool awaited = false;
 
 StandIns from_environment() {
   const char* const text = std::getenv("SMOLDER_CUDA_INTERPRETER");
-  const std::string_view wanted = text && *text ? text : "off";
+  const std::string_view wanted = text && *text ? text : "behind";
   constexpr std::string_view kNames[] = {"off", "behind", "only", "random"};
   const auto it = std::ranges::find(kNames, wanted);
   SMOLDER_CHECK(it != std::end(kNames), ValueError,
@@ -117,9 +117,10 @@ struct KernelQueue::Shared {
   int running = 0;        ///< threads that have not ended
   bool stopping = false;  ///< the process ends
   bool pausing = false;   ///< it forks
+  int pauses = 0;         ///< others compile what they wait for
   std::vector<std::thread> threads;
 
-  bool has_work() const { return !pausing && (!first.empty() || !waiting.empty()); }
+  bool has_work() const { return !pausing && pauses == 0 && (!first.empty() || !waiting.empty()); }
 
   /// What was launched most, and what makes one program with it.
   std::vector<Waiting> take() {
@@ -229,6 +230,16 @@ bool KernelQueue::submit(std::function<void()> work) {
   if (!start(shared)) return false;
   shared->first.push_back(std::move(work));
   return true;
+}
+
+KernelQueue::Pause::Pause() : shared_(get().shared_) {
+  const std::lock_guard lock(shared_->mutex);
+  ++shared_->pauses;
+}
+
+KernelQueue::Pause::~Pause() {
+  const std::lock_guard lock(shared_->mutex);
+  if (--shared_->pauses == 0) shared_->wake.notify_all();
 }
 
 void KernelQueue::wait() {

@@ -20,8 +20,8 @@ enum class StandIns : uint8_t {
   kOnly,    ///< the interpreter, always: nothing is compiled. For tests
   kRandom,  ///< either, drawn for each launch. For tests
 };
-/// What SMOLDER_CUDA_INTERPRETER says, else kNone; kNone on a thread that waits for kernels. Throws ValueError where it
-/// says nothing known.
+/// What SMOLDER_CUDA_INTERPRETER says, else kBehind; kNone on a thread that waits for kernels. Throws ValueError where
+/// it says nothing known.
 StandIns stand_ins();
 /// While one lives that awaits, what its thread compiles waits for the compiler.
 class AwaitedKernels {
@@ -63,6 +63,8 @@ class TieredKernel final : public DeviceKernel {
 
 /// Compiles on a few threads of its own, what was launched most before what was launched less. Thread-safe.
 class KernelQueue {
+  struct Shared;
+
  public:
   static KernelQueue& get();
 
@@ -77,13 +79,22 @@ class KernelQueue {
   std::shared_ptr<const DeviceKernel> submit(Job job, std::shared_ptr<const DeviceKernel> stand_in);
   /// Does other work, before any kernel. False where there can be no thread; what it throws is told once.
   bool submit(std::function<void()> work);
+  /// While one lives no program is begun: a thread waits for its own, and processors are few.
+  class Pause {
+   public:
+    Pause();
+    ~Pause();
+    Pause(const Pause&) = delete;
+
+   private:
+    const std::shared_ptr<Shared> shared_;
+  };
   /// Returns when nothing waits. Throws what check_interrupt() throws.
   void wait();
   /// Ends the threads after the programs at hand. Nothing is compiled from then on.
   void finish();
 
  private:
-  struct Shared;
   class OverForks;
   KernelQueue();
   static void work(const std::shared_ptr<Shared>& shared);

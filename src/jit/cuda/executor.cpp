@@ -1,6 +1,7 @@
 // Running an instance on CUDA: everything is queued, in order, and the host goes on.
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <iterator>
@@ -18,6 +19,7 @@
 #include "smolder/eager/cuda/tuned_products.h"
 #include "smolder/jit/cuda/lanes.h"
 #include "smolder/jit/cuda/replay.h"
+#include "smolder/jit/kernel_queue.h"
 #include "smolder/jit/plan/plan_impl.h"
 #include "smolder/jit/run/arena.h"
 #include "smolder/jit/run/run_mode.h"
@@ -295,7 +297,7 @@ std::vector<IndexReport> InstanceImpl::run_on_cuda(const RunArguments& args, con
   smolder::cuda::Queue& queue = this->queue();
   cuda::InstanceState& state = state_on_cuda();
   constexpr int64_t kOften = 3;
-  if (++state.runs == kOften) settle(state);
+  if (++state.runs >= kOften) settle(state);
   RunTables& t = RunTables::of_thread();
   const RunMemory arena(plan_->program().options.device, arena_bytes_, t.depth > 0);
   fill_bases(args, arena.base());
@@ -372,11 +374,31 @@ std::vector<IndexReport> InstanceImpl::finish_with(std::vector<IndexReport> foun
   return reports.empty() ? std::move(found) : reports;
 }
 
-/// Has calls do what is best, now that the instance runs again and again.
+/// Has calls do what is best, now that the instance runs again and again: at once, or in a later run, when what that
+/// takes is compiled.
 void InstanceImpl::settle(cuda::InstanceState& state) const {
-  if (std::exchange(state.is_settled, true)) return;
+  if (state.is_settled) return;
+  if (!waits_ && !state.preparing) {
+    for (const LibraryStep& step : library_) step.call->prepare();
+    std::vector<std::function<void()>> programs = take_unready(DeviceType::kCUDA);
+    state.preparing = std::make_shared<std::atomic<size_t>>(programs.size());
+    for (std::function<void()>& compile : programs) {
+      const bool queued = KernelQueue::get().submit([left = state.preparing, compile] {
+        try {
+          compile();
+        } catch (...) {
+          --*left;  // the launch throws it again
+          throw;
+        }
+        --*left;
+      });
+      if (!queued) --*state.preparing;
+    }
+  }
+  if (state.preparing && *state.preparing > 0) return;
+  state.is_settled = true;
   for (const LibraryStep& step : library_) step.call->settle();
-  plan_->compile_missing();
+  plan_->compile_missing(launches_);
 }
 
 /// Whether all launches are of kernels' own code: a graph would launch for ever what stands in for it.
@@ -405,8 +427,9 @@ void InstanceImpl::replay(const RunArguments& args, cuda::InstanceState& state,
     queue.launch(*graph);
     return;
   }
-  if (state.graphs.wants(key)) {
-    settle(state);
+  const bool wanted = state.graphs.wants(key);
+  if (wanted) settle(state);
+  if (wanted && state.is_settled) {
     try {
       queue.launch(state.graphs.add(key, queue.capture([&] { queue_on_lanes(); })));
       return;

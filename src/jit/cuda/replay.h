@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -86,9 +87,10 @@ class Staging {
 
 struct InstanceState {
   int64_t runs = 0;
-  bool is_settled = false;   ///< its calls are
-  bool is_compiled = false;  ///< its kernels are, as far as is known
-  bool takes_memory = true;  ///< for what its launches need meanwhile; as far as is known
+  bool is_settled = false;                         ///< its calls are
+  std::shared_ptr<std::atomic<size_t>> preparing;  ///< programs that are compiled behind it, so that its calls settle
+  bool is_compiled = false;                        ///< its kernels are, as far as is known
+  bool takes_memory = true;                        ///< for what its launches need meanwhile; as far as is known
   std::unique_ptr<Staging> staging;
   BufferRef scalars;               ///< the numbers of a run, where kernels read them
   std::vector<uint64_t> uploaded;  ///< what they are, but for those computed of others

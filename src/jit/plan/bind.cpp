@@ -64,7 +64,7 @@ std::string PlanImpl::failed_guard(std::span<const int64_t> symbols) const {
 }
 
 InstanceImpl::InstanceImpl(std::shared_ptr<const PlanImpl> plan, std::vector<int64_t> at)
-    : plan_(std::move(plan)), evaluated_(std::move(at)) {
+    : plan_(std::move(plan)), evaluated_(std::move(at)), waits_(stand_ins() == StandIns::kNone) {
   const std::span<const int64_t> evaluated(evaluated_);
   const Program& p = plan_->program();
   const auto size = [&](ir::Dim d) { return ir::SymTable::value(d, evaluated); };
@@ -106,11 +106,10 @@ InstanceImpl::InstanceImpl(std::shared_ptr<const PlanImpl> plan, std::vector<int
     if (p.launch_of[launch.first_step] <= p.last_check) last_check_ = &launch;
   }
   find_first_write();
-  if (!p.missing.empty() &&
-      stand_ins() == StandIns::kNone) {  // who waits for kernels waits for what is best of calls beside them
+  if (!p.missing.empty() && waits_) {  // who waits for kernels waits for what is best of calls beside them
     for (const LibraryStep& step : library_) step.call->settle();
   }
-  plan_->compile_missing();
+  plan_->compile_missing(launches_);
   for (Launch& launch : launches_) {
     if (launch.library >= 0) continue;
     const CompiledKernel& kernel = p.kernels[p.steps[launch.first_step].kernel->code];
@@ -181,9 +180,14 @@ Placement PlanImpl::place_at(std::span<const int64_t> evaluated) const {
   return place(lifetimes_, evaluated, hosts_);
 }
 
-void PlanImpl::compile_missing() const {
+void PlanImpl::compile_missing(std::span<const Launch> launches) const {
   const std::lock_guard hold(compiling_);
-  jit::compile_missing(program_, take_unready(program_.options.device.type));
+  std::vector<double> work(program_.kernels.size(), 0.0);
+  for (const Launch& launch : launches) {
+    if (launch.library >= 0) continue;
+    work[program_.steps[launch.first_step].kernel->code] += launch.work;
+  }
+  jit::compile_missing(program_, take_unready(program_.options.device.type), work);
 }
 
 size_t PlanImpl::missing() const {

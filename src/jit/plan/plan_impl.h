@@ -24,6 +24,7 @@ namespace smolder::jit {
 
 struct ComparedRun;
 
+struct Launch;
 struct RunMode;
 namespace cuda {
 struct InstanceState;
@@ -52,8 +53,8 @@ class PlanImpl final : public Plan {
   /// Where they are at these sizes.
   Placement place_at(std::span<const int64_t> evaluated) const;
   /// Compiles the kernels that no cache had. Its first instance asks, when it has chosen what else is to be compiled:
-  /// the hand-written kernels of its sizes.
-  void compile_missing() const;
+  /// the hand-written kernels of its sizes. `launches`: the instance's.
+  void compile_missing(std::span<const Launch> launches) const;
 
  private:
   const uint64_t id_;
@@ -250,6 +251,7 @@ class InstanceImpl final : public Instance {
   std::vector<PointerSlot> placed_;  ///< by buffer: where in the arena or a host it is
   int num_leaves_ = 0;
 
+  const bool waits_;  ///< for the compiler, where something else could run meanwhile
   std::vector<Launch> launches_;
   const Launch* last_check_ = nullptr;   ///< on the CPU: the last that may find an index out of range
   const Launch* first_write_ = nullptr;  ///< that may overwrite a leaf

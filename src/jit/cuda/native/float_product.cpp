@@ -140,17 +140,22 @@ class FloatProduct final : public BoundLibrary {
   }
   bool only_queues() const override { return true; }
   void settle() override {
-    if (now_.tile != best_.tile || now_.once != best_.once) use(best_);
+    if (!is_best()) use(best_);
+  }
+  void prepare() override {
+    if (!is_best()) function(best_, left_.whole, right_.whole);
   }
   std::string describe() const override { return steps_.describe() + " by " + now_.tile->name; }
 
  private:
+  bool is_best() const { return now_.tile == best_.tile && now_.once == best_.once; }
+
   void use(const Choice& choice) {
     const eager::MatmulDesc& d = steps_.desc;
     now_ = choice;
     blocks_ = now_.tile->blocks(outer_.extent * d.batch, d.m, d.n);
     shared_bytes_ = static_cast<int>(shared_bytes(*now_.tile));
-    multiply_ = function(left_.whole, right_.whole);
+    multiply_ = function(now_, left_.whole, right_.whole);
   }
 
   int64_t shared_bytes(const Tile& tile) const {
@@ -188,7 +193,7 @@ class FloatProduct final : public BoundLibrary {
       const int64_t flags = whole_c | (d.epilogue == Epilogue::kBiasRelu) << 1 | few << 2;
       const bool whole_a = left_.whole && is_whole(a, d.dtype), whole_b = right_.whole && is_whole(b, d.dtype);
       const bool usual = whole_a == left_.whole && whole_b == right_.whole;
-      (usual ? multiply_ : function(whole_a, whole_b))
+      (usual ? multiply_ : function(now_, whole_a, whole_b))
           ->launch(
               blocks_, now_.tile->threads(),
               words(a, b, bias, c, d.m, d.n, d.k, d.a_row, d.a_col, d.b_row, d.b_col, d.c_row, outer_.extent * d.batch,
@@ -197,8 +202,8 @@ class FloatProduct final : public BoundLibrary {
     }
   }
 
-  NativeRef function(bool whole_a, bool whole_b) const {
-    return device_.function(program(now_, whole_a, whole_b), "multiply");
+  NativeRef function(const Choice& choice, bool whole_a, bool whole_b) const {
+    return device_.function(program(choice, whole_a, whole_b), "multiply");
   }
 
   /// The program for operands as these lie: what it does about it is decided when it is compiled, in half the time.
