@@ -14,7 +14,7 @@ install(
   DIRECTORY $<TARGET_FILE_DIR:smolder>/
   DESTINATION ${CMAKE_INSTALL_LIBDIR}
   FILES_MATCHING
-  PATTERN "smolder_interpreter_*.cubin")
+  PATTERN "smolder_programs_*.bin")
 
 # The headers, ours and those that the op table generates; further arguments are install()'s.
 function(smolder_install_headers destination)

@@ -1,11 +1,13 @@
 #include "smolder/jit/cuda/device_program.h"
 
 #include <chrono>
+#include <string_view>
 #include <utility>
 
 #include "smolder/core/counters.h"
 #include "smolder/core/error.h"
 #include "smolder/core/hash.h"
+#include "smolder/jit/cuda/shipped_code.h"
 
 namespace smolder::jit::cuda {
 
@@ -45,7 +47,15 @@ std::shared_ptr<const Module> DeviceProgram::find() const {
       cache.reject(key);
     }
   }
-  return nullptr;
+  const std::string_view code = shipped_code(text_, arch_, contraction_);
+  if (code.empty()) return nullptr;
+  try {
+    auto loaded = std::make_shared<Module>(std::string(code));
+    return std::static_pointer_cast<const Module>(cache.loaded(key, std::move(loaded), code.size()));
+  } catch (const ValueError& e) {
+    record_event({"compile", name_ + " beside the library is not used: " + e.what(), ""});
+    return nullptr;
+  }
 }
 
 std::shared_ptr<const Module> DeviceProgram::compile() const {

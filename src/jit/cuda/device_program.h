@@ -1,4 +1,4 @@
-// A program in CUDA C++ that was written by hand, from the cache or compiled.
+// A program in CUDA C++ that was written by hand: as it came with the library, from the cache, or compiled.
 #pragma once
 
 #include <memory>
@@ -17,9 +17,10 @@ class DeviceProgram {
   /// `name` is for listings, as that of a function that was asked for first.
   DeviceProgram(std::string text, std::string name, std::string arch, Contraction contraction = Contraction::kNone);
 
-  /// Compiled unless it was before, or is kept on disk. Throws InternalError when it does not compile.
+  /// Compiled unless it was before, is kept on disk, or came with the library. Throws InternalError when it does not
+  /// compile.
   const smolder::cuda::Module& module();
-  /// Whether it is loaded, or was found where compiled programs are kept.
+  /// Whether it is loaded, or was found where compiled programs are kept or come from.
   bool is_kept();
 
  private:

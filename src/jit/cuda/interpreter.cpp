@@ -3,19 +3,12 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <cstdlib>
-#include <fstream>
 #include <map>
 #include <mutex>
-#include <sstream>
-#include <string_view>
 #include <utility>
 
 #include "smolder/core/counters.h"
 #include "smolder/core/cuda/memory.h"
-#include "smolder/core/dynamic_library.h"
-#include "smolder/core/error.h"
-#include "smolder/core/hash.h"
 #include "smolder/jit/cuda/device_program.h"
 #include "smolder/jit/cuda/numbers.h"
 #include "smolder/jit/cuda/schedule.h"
@@ -25,26 +18,7 @@ namespace smolder::jit::cuda {
 
 namespace {
 
-using smolder::cuda::Module;
 using smolder::cuda::Stream;
-
-/// The code that came with the library; null where none did. That for sm_80 runs on sm_86.
-std::unique_ptr<const Module> shipped(const std::string& arch) {
-  const char* const host_math = std::getenv("SMOLDER_HOST_MATH");
-  if (host_math && std::string_view(host_math) != "0") return nullptr;  // other formulas
-  std::string older = arch;
-  for (char& minor = older.back(); minor >= '0' && minor <= '9'; --minor) {
-    std::ostringstream code;
-    code << std::ifstream(library_folder() + interpreter_file(older), std::ios::binary).rdbuf();
-    if (code.str().empty()) continue;
-    try {
-      return std::make_unique<const Module>(code.str());
-    } catch (const ValueError& e) {
-      record_event({"compile", std::string("the interpreter beside the library is not used: ") + e.what(), ""});
-    }
-  }
-  return nullptr;
-}
 
 /// The interpreter's program for one architecture. Where it did not come with the library it is compiled once a
 /// machine, behind the program.
@@ -63,10 +37,6 @@ class InterpreterProgram {
   smolder::cuda::DriverKernel function() {
     std::call_once(asked_, [&] {
       const bool waits = stand_ins() == StandIns::kOnly || stand_ins() == StandIns::kRandom;
-      if ((shipped_ = shipped(arch_))) {
-        function_.store(shipped_->kernel(kInterpreterEntry), std::memory_order_release);
-        return;
-      }
       if (waits || program_.is_kept()) return load();
       KernelQueue::get().submit([this] { load(); });
     });
@@ -74,12 +44,9 @@ class InterpreterProgram {
   }
 
  private:
-  explicit InterpreterProgram(const std::string& arch)
-      : arch_(arch), program_(interpreter_text(), kInterpreterEntry, arch) {}
+  explicit InterpreterProgram(const std::string& arch) : program_(interpreter_text(), kInterpreterEntry, arch) {}
   void load() { function_.store(program_.module().kernel(kInterpreterEntry), std::memory_order_release); }
 
-  const std::string arch_;
-  std::unique_ptr<const Module> shipped_;
   DeviceProgram program_;
   std::once_flag asked_;
   std::atomic<smolder::cuda::DriverKernel> function_ = nullptr;
@@ -139,11 +106,6 @@ class InterpretedKernel final : public DeviceKernel {
 };
 
 }  // namespace
-
-std::string interpreter_file(const std::string& arch) {
-  const std::string text = interpreter_text();
-  return "smolder_interpreter_" + arch + "_" + to_hex(hash_bytes(text.data(), text.size())).substr(0, 16) + ".cubin";
-}
 
 std::shared_ptr<const DeviceKernel> interpreted(const Kernel& kernel, const std::string& arch,
                                                 const smolder::cuda::DeviceInfo& device) {

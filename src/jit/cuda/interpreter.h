@@ -16,9 +16,6 @@ namespace smolder::jit::cuda {
 /// The interpreter's one function.
 inline constexpr const char* kInterpreterEntry = "interpret";
 
-/// The name of a file beside the library that has the interpreter's code for an architecture, where the build made it.
-std::string interpreter_file(const std::string& arch);
-
 /// Whether the interpreter has room for a kernel's values and numbers, whatever the sizes.
 bool may_interpret(const ByteCode& code, const smolder::cuda::DeviceInfo& device);
 

@@ -16,6 +16,8 @@
 
 namespace smolder::jit::cuda {
 
+std::string native_text(const std::string& program) { return std::string(kPrelude) + kNativePrelude + program; }
+
 std::string guard_text(bool guarded) {
   return guarded ? "#define GUARD const u32* failed;\n#define UNLESS_FAILED if (*a.failed != 0) return;\n"
                  : "#define GUARD\n#define UNLESS_FAILED\n";
@@ -102,7 +104,7 @@ class QueueDevice final : public NativeDevice {
 
  private:
   std::shared_ptr<DeviceProgram> program_in(const std::string& text, const std::string& entry) const {
-    return std::make_shared<DeviceProgram>(std::string(kPrelude) + kNativePrelude + text, entry, arch_);
+    return std::make_shared<DeviceProgram>(native_text(text), entry, arch_);
   }
   /// Programs are few and live as long as the process.
   std::shared_ptr<DeviceProgram> program_of(const std::string& text, const std::string& entry) {

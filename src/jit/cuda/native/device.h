@@ -83,6 +83,8 @@ class NativeDevice {
   virtual void fill(void* to, unsigned char value, int64_t bytes) = 0;
 };
 
+/// The whole text of a program, as it is compiled.
+std::string native_text(const std::string& program);
 /// What a program begins with whose arguments end with GUARD and whose functions begin with UNLESS_FAILED. Guarded,
 /// they do nothing where the word whose address is their last argument is other than 0.
 std::string guard_text(bool guarded);
