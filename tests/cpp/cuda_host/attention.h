@@ -13,11 +13,11 @@ typedef double f64;
 static u32 shared_address(const void* p) { return static_cast<u32>(static_cast<const unsigned char*>(p) - shared); }
 static void copy_async(u32 to, const void* from, bool inside) {
   if (to % 16 != 0 || (inside && reinterpret_cast<size_t>(from) % 16 != 0)) __builtin_trap();
-  inside ? std::memcpy(shared + to, from, 16) : std::memset(shared + to, 0, 16);
+  inside ? memcpy(shared + to, from, 16) : memset(shared + to, 0, 16);
 }
 static void copy_number(u32 to, const void* from, bool inside) {
-  std::memset(shared + to, 0, 4);
-  if (inside) std::memcpy(shared + to, from, 4);
+  memset(shared + to, 0, 4);
+  if (inside) memcpy(shared + to, from, 4);
 }
 static void finish_copies() {}
 static u32 shown[1024][6];
@@ -53,8 +53,8 @@ static bool any_thread(bool x) {
   return any;
 }
 static int warp_number() { return static_cast<int>(running / 32); }
-static f32 exp2_fast(f32 x) { return std::exp2(x); }
-static f32 log2_fast(f32 x) { return std::log2(x); }
+static f32 exp2_fast(f32 x) { return exp2f(x); }
+static f32 log2_fast(f32 x) { return log2f(x); }
 static f32 shuffle(f32 x, int lane) { return __shfl_sync(~0u, x, lane); }
 static f32 shuffle_xor(f32 x, int mask) { return __shfl_sync(~0u, x, static_cast<int>(running % 32) ^ mask); }
 #if IS_FLOAT32
@@ -66,10 +66,10 @@ static u32 round_single(f32 x) {
 static u32 load_word(u32 address) { return *reinterpret_cast<const u32*>(shared + address); }
 static void load_four(f32 (&x)[4], u32 address) {
   if (address % 16 != 0) __builtin_trap();
-  std::memcpy(x, shared + address, 16);
+  memcpy(x, shared + address, 16);
 }
-static void store_four(u32 address, const f32 (&x)[4]) { std::memcpy(shared + address, x, 16); }
-static void store_single(u32 address, f32 x) { std::memcpy(shared + address, &x, 4); }
+static void store_four(u32 address, const f32 (&x)[4]) { memcpy(shared + address, x, 16); }
+static void store_single(u32 address, f32 x) { memcpy(shared + address, &x, 4); }
 static void multiply_add(f32 (&c)[4], const u32 (&a)[4], u32 b0, u32 b1) {
   const size_t lane = running % 32;
   for (int i = 0; i < 4; ++i) shown[running][i] = a[i];

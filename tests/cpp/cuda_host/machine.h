@@ -2,13 +2,15 @@
 // thread of a block. Programs are compiled with this included before their first line.
 #pragma once
 
+// C's headers alone: with C++'s containers and overloads, reading this took longer than compiling most programs.
+#define _GLIBCXX_INCLUDE_NEXT_C_HEADERS
+#include <math.h>
 #include <setjmp.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
 #include <ucontext.h>
-#include <cmath>
-#include <cstdint>
-#include <cstring>
-#include <memory>
-#include <vector>
 struct uint2 {
   unsigned x, y;
 };
@@ -41,17 +43,17 @@ static unsigned long long atomicAdd(unsigned long long* to, unsigned long long x
 template <class To, class From>
 static To bits_as(From x) {
   To to;
-  std::memcpy(&to, &x, sizeof to);
+  memcpy(&to, &x, sizeof to);
   return to;
 }
 static float __uint_as_float(unsigned x) { return bits_as<float>(x); }
 static unsigned __float_as_uint(float x) { return bits_as<unsigned>(x); }
 static double __longlong_as_double(long long x) { return bits_as<double>(x); }
 static long long __double_as_longlong(double x) { return bits_as<long long>(x); }
-static float __fmaf_rn(float x, float y, float z) { return std::fma(x, y, z); }
-static double __fma_rn(double x, double y, double z) { return std::fma(x, y, z); }
-static float __fsqrt_rn(float x) { return std::sqrt(x); }
-static double __dsqrt_rn(double x) { return std::sqrt(x); }
+static float __fmaf_rn(float x, float y, float z) { return fmaf(x, y, z); }
+static double __fma_rn(double x, double y, double z) { return fma(x, y, z); }
+static float __fsqrt_rn(float x) { return sqrtf(x); }
+static double __dsqrt_rn(double x) { return sqrt(x); }
 static float __double2float_rn(double x) { return static_cast<float>(x); }
 static unsigned __umulhi(unsigned x, unsigned y) { return static_cast<unsigned long long>(x) * y >> 32; }
 template <class I, class F>
@@ -75,13 +77,23 @@ static unsigned short host_f32_to_bf16(float f) {
 struct Fiber {
   ucontext_t context;  // where it begins; it goes on at `jump`, which unlike this takes no system call
   jmp_buf jump;
-  std::unique_ptr<char[]> stack;
+  char* stack;
   BlockIndex index;
-  bool begun = false, done = false;
-  unsigned long warp = 0, group = 0, block = 0;
-  unsigned long long slot = 0;
+  bool begun, done;
+  unsigned long warp, group, block;
+  unsigned long long slot;
 };
-static std::vector<Fiber> fibers;
+constexpr size_t kMostFibers = 1024;
+static struct Fibers {
+  Fiber* first = nullptr;
+  size_t count = 0;
+  ~Fibers() {  // when the program is closed
+    for (size_t i = 0; first && i < kMostFibers; ++i) free(first[i].stack);
+    free(first);
+  }
+  size_t size() const { return count; }
+  Fiber& operator[](size_t i) const { return first[i]; }
+} fibers;
 static size_t running;
 static jmp_buf scheduler;
 static void yield() {
@@ -114,10 +126,10 @@ static void __syncwarp(unsigned mask = ~0u) {
 }
 template <class T>
 static T __shfl_sync(unsigned mask, T x, int from, int width = 32) {
-  std::memcpy(&fibers[running].slot, &x, sizeof x);
+  memcpy(&fibers[running].slot, &x, sizeof x);
   __syncwarp(mask);
   T y;
-  std::memcpy(&y, &fibers[running / width * width + from % width].slot, sizeof y);
+  memcpy(&y, &fibers[running / width * width + from % width].slot, sizeof y);
   __syncwarp(mask);
   return y;
 }
@@ -159,20 +171,21 @@ extern "C" void emulate(void (*kernel)(const void*), const void* arguments, cons
   arguments_to_run = arguments;
   blockDim = {block[0], block[1], 1};
   gridDim = {grid[0], 1, 1};
-  fibers.reserve(1024);  // contexts must stay where they are
-  fibers.resize(block[0] * block[1]);
+  fibers.count = block[0] * block[1];
+  if (fibers.count > kMostFibers) abort();
+  if (!fibers.first) fibers.first = static_cast<Fiber*>(calloc(kMostFibers, sizeof(Fiber)));
   for (unsigned b = 0; b < grid[0]; ++b) {
     blockIdx = {b, 0, 0};
     for (size_t i = 0; i < fibers.size(); ++i) {
       Fiber& f = fibers[i];
       if (!f.stack) {
-        f.stack.reset(new char[kStack]);
+        f.stack = static_cast<char*>(malloc(kStack));
         getcontext(&f.context);
       }
       f.index = {static_cast<unsigned>(i % block[0]), static_cast<unsigned>(i / block[0]), 0};
       f.begun = f.done = false;
       f.warp = f.group = f.block = 0;
-      f.context.uc_stack.ss_sp = f.stack.get();
+      f.context.uc_stack.ss_sp = f.stack;
       f.context.uc_stack.ss_size = kStack;
       f.context.uc_link = nullptr;
       makecontext(&f.context, enter, 0);
