@@ -1,5 +1,6 @@
 """Loaders beyond what the sweep of data compares with PyTorch: workers that fail or die, seeds, what is recorded."""
 
+import gc
 import os
 import time
 
@@ -9,6 +10,7 @@ from conftest import FORKS
 
 import smolder
 from smolder.utils import data
+from smolder.utils.data import dataloader
 
 
 class Numbers(data.Dataset):
@@ -35,7 +37,8 @@ def raises(i):
 
 
 @FORKS
-def test_a_worker_that_dies_is_noticed():
+def test_a_worker_that_dies_is_noticed(monkeypatch):
+    monkeypatch.setattr(dataloader, "_POLL_SECONDS", 0.2)
     with pytest.raises(RuntimeError, match=r"DataLoader worker \(pid\(s\) \d+\) exited unexpectedly"):
         list(data.DataLoader(Numbers(dies), num_workers=1))
 
@@ -46,6 +49,16 @@ def test_the_error_of_a_worker_has_its_type_and_its_traceback():
         list(data.DataLoader(Numbers(raises), num_workers=2))
     text = str(caught.value)
     assert text.startswith("Caught KeyError in DataLoader worker process") and "raise KeyError" in text
+
+
+@FORKS
+def test_workers_end_with_a_loader_in_a_cycle():
+    batches = iter(data.DataLoader(range(6), num_workers=2))
+    next(batches)
+    processes, batches.batches.itself = batches.batches.processes, batches
+    del batches
+    gc.collect()
+    assert [p.exitcode for p in processes] == [0, 0]  # and were not terminated
 
 
 @FORKS
@@ -60,7 +73,8 @@ def test_after_an_error_of_a_worker_the_other_batches_come():
     assert got == [0, 1, None, 3, 4, 5]
 
 
-def test_a_timeout_is_an_error():
+def test_a_timeout_is_an_error(monkeypatch):
+    monkeypatch.setattr(dataloader, "_JOIN_SECONDS", 0.2)  # of the worker, which sleeps
     with pytest.raises(RuntimeError, match="timed out after 1 seconds"):
         list(data.DataLoader(Numbers(lambda i: time.sleep(600), 1), num_workers=1, timeout=1))
 

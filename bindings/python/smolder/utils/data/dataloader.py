@@ -31,6 +31,9 @@ __dir__ = _listing(__name__)
 _FIXED = ("batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "persistent_workers")
 _POLL_SECONDS = 5.0  # how often the loader looks whether its workers are still there
 _JOIN_SECONDS = 5.0
+# Queues of workers that run. What collects a cycle ends the threads of a queue in it before it calls any `__del__`, after
+# which no worker could be told to end.
+_queues: set[Any] = set()
 
 
 class _Forever(Sampler[None]):
@@ -272,6 +275,7 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
             process = context.Process(target=worker.run, args=arguments, daemon=True)
             process.start()
             self.tasks.append(tasks)
+            _queues.add(tasks)
             self.processes.append(process)
         self._begin()
 
@@ -361,6 +365,7 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
         if self.closed or os.getpid() != self.owner:
             return
         self.closed = True
+        _queues.difference_update(self.tasks)
         for tasks in self.tasks:
             tasks.put(None)
         for process in self.processes:
