@@ -25,7 +25,7 @@ HEAD = """# What the tests showed of each op
 
 Written by `SMOLDER_TEST_OPS=all pytest tests/python/test_op*.py tests/python/test_higher_derivatives.py
 --write-op-results` from what its tests found, for the rows of `docs/ops.md`; a run of all of them fails if this page says
-anything else. Without the variable a sixth of most calls are tried, which must not show what this page does not.
+anything else. Without the variable a twelfth of most calls are tried, which must not show what this page does not.
 
 A number is how many calls were compared, over the op's cases and the dtypes it takes, and agreed. Up to "aliased", that
 is recorded and compiled with eager, in every bit; inputs are those of the op's row, then

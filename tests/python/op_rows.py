@@ -191,7 +191,7 @@ def edges(row):
 WHOLE = os.environ.get("SMOLDER_TEST_OPS") == "all"
 
 
-def sampled(row, what, calls, one_of=6):
+def sampled(row, what, calls, one_of=12):
     """One in `one_of` of a row's calls, each a tuple of what it differs in, or all with SMOLDER_TEST_OPS=all. A hash of
     the call chooses, the same ones in each run: at least one of every row, and over the rows all that calls differ in."""
 

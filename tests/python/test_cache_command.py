@@ -11,6 +11,7 @@ import sys
 
 import pytest
 from conftest import of_the_cpu
+from forked import Commands
 
 pytestmark = of_the_cpu("kernels of the host, whose objects objdump reads")
 
@@ -77,13 +78,19 @@ class Place:
         return run.stdout
 
     def cache(self, *arguments, status=0, **env):
-        command = [sys.executable, "-m", "smolder.cli", "cache", *map(str, arguments)]
-        run = subprocess.run(command, env=self.env | env, capture_output=True, text=True)
+        run = self.commands.run(["cache", *map(str, arguments)], self.env | env)
         assert run.returncode == status, (arguments, run.returncode, run.stdout, run.stderr)
         return run.stderr if status == 3 else run.stdout
 
     def json(self, *arguments, status=0, **env):
         return json.loads(self.cache(*arguments, "--json", status=status, **env))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def commands():
+    Place.commands = Commands()
+    yield
+    Place.commands.close()
 
 
 @pytest.fixture(scope="module")

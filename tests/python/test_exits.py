@@ -1,6 +1,6 @@
 """Processes that end while threads of theirs compute: by what they meant to end, never by a signal, and at once.
 
-SMOLDER_TEST_EXITS is how often some at once end each way (4).
+SMOLDER_TEST_EXITS is how often some at once end each way (2).
 """
 
 import os
@@ -53,7 +53,7 @@ ENDS = {
     "Ctrl-C": ("os.kill(os.getpid(), signal.SIGINT); time.sleep(600)", -signal.SIGINT),
     "SIGTERM": ("os.kill(os.getpid(), signal.SIGTERM); time.sleep(600)", -signal.SIGTERM),
 }
-TURNS = int(os.environ.get("SMOLDER_TEST_EXITS", "4"))
+TURNS = int(os.environ.get("SMOLDER_TEST_EXITS", "2"))
 AT_ONCE, SECONDS = 3, 600  # beside each other, and until one that hangs is ended: a busy machine takes a minute
 
 
