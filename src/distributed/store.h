@@ -131,7 +131,6 @@ class PrefixStore : public Store {
   void announce(int rank) override { store_->announce(rank); }
   bool is_served_here() const override { return store_->is_served_here(); }
   std::string describe() const override { return store_->describe(); }
-  const std::shared_ptr<Store>& underlying() const { return store_; }
 
  private:
   std::string at(const std::string& key) const { return prefix_ + "/" + key; }

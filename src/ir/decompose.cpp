@@ -59,12 +59,6 @@ Value matmul_batched(Value a, Value b, DType out, Value bias) {
 
 std::vector<int> axis_list(const Dims& axes) { return {axes.begin(), axes.end()}; }
 
-std::vector<int> all_axes(int rank) {
-  std::vector<int> axes;
-  for (int i = 0; i < rank; ++i) axes.push_back(i);
-  return axes;
-}
-
 Value in_compute_type(Value x, DType dtype) { return !x.defined() || x.weak() ? x : x.b->cast(x, compute_type(dtype)); }
 
 ValueId finish(Op op, Value v, const ValueInfo& recorded) {

@@ -16,8 +16,6 @@ namespace smolder::ir {
 
 /// Axes as the builder takes them. Empty means all.
 std::vector<int> axis_list(const Dims& axes);
-/// 0, 1, ... rank - 1.
-std::vector<int> all_axes(int rank);
 
 /// `x` in the type that values of `dtype` are computed in: float32 for the halves. Weak numbers stay.
 Value in_compute_type(Value x, DType dtype);

@@ -2,6 +2,7 @@
 // CUDA_HOME, then where the system looks.
 #pragma once
 
+#include <exception>
 #include <optional>
 #include <string>
 #include <vector>
@@ -24,5 +25,28 @@ struct LibraryName {
 
 /// Opens the library, or says in `reason` where it was looked for and what to install.
 std::optional<DynamicLibrary> find_library(const LibraryName& name, std::string* reason);
+
+/// Functions of a library, or why there are none.
+template <class Functions>
+struct OpenLibrary {
+  Functions functions;
+  std::string reason;
+};
+
+/// Opens the library, and takes from it what `load(library, functions)` does, which may throw. For the life of the
+/// process.
+template <class Functions, class Load>
+const OpenLibrary<Functions>* open_library(const LibraryName& name, Load load) {
+  auto* const opened = new OpenLibrary<Functions>;
+  try {
+    if (const std::optional<DynamicLibrary> library = find_library(name, &opened->reason)) {
+      load(*library, opened->functions);
+      opened->reason.clear();
+    }
+  } catch (const std::exception& e) {
+    opened->reason = e.what();
+  }
+  return opened;
+}
 
 }  // namespace smolder::cuda

@@ -16,33 +16,23 @@ struct Nvrtc {
   SMOLDER_CUDA_NVRTC(SMOLDER_DECLARE)
 #undef SMOLDER_DECLARE
   const char* (*error_string)(Status) = nullptr;
-  std::string reason;  ///< why there is none
 };
 
-Nvrtc& state() {
-  static Nvrtc* opened = [] {
-    auto* n = new Nvrtc;
-    try {
-      const auto library =
-          find_library({"libnvrtc.so", {".13", ".12", ""}, "pip install nvidia-cuda-nvrtc"}, &n->reason);
-      if (!library) return n;
-      n->reason.clear();
-#define SMOLDER_LOAD(member, name, parameters) n->member = library->symbol<Status parameters>(#name);
-      SMOLDER_CUDA_NVRTC(SMOLDER_LOAD)
+const OpenLibrary<Nvrtc>& state() {
+  static const auto* const opened =
+      open_library<Nvrtc>({"libnvrtc.so", {".13", ".12", ""}, "pip install nvidia-cuda-nvrtc"},
+                          [](const DynamicLibrary& library, Nvrtc& functions) {
+#define SMOLDER_LOAD(member, name, parameters) functions.member = library.symbol<Status parameters>(#name);
+                            SMOLDER_CUDA_NVRTC(SMOLDER_LOAD)
 #undef SMOLDER_LOAD
-      n->error_string = library->symbol<const char*(Status)>("nvrtcGetErrorString");
-    } catch (const std::exception& e) {
-      n->reason = e.what();
-    }
-    return n;
-  }();
+                            functions.error_string = library.symbol<const char*(Status)>("nvrtcGetErrorString");
+                          });
   return *opened;
 }
 
 const Nvrtc& nvrtc() {
-  const Nvrtc& n = state();
-  SMOLDER_CHECK(n.reason.empty(), RuntimeError, "kernels for CUDA cannot be compiled: ", n.reason);
-  return n;
+  SMOLDER_CHECK(state().reason.empty(), RuntimeError, "kernels for CUDA cannot be compiled: ", state().reason);
+  return state().functions;
 }
 
 void check(const Nvrtc& n, Status status, const char* call) {

@@ -8,36 +8,23 @@
 namespace smolder::eager::cuda {
 namespace {
 
-struct Opened {
-  CublasLt functions;
-  std::string reason;  ///< why there is none
-};
-
-const Opened& opened() {
-  static const Opened* const found = [] {
-    auto* o = new Opened;
-    try {
-      const auto library =
-          smolder::cuda::find_library({"libcublasLt.so", {".13", ".12", ""}, "pip install nvidia-cublas"}, &o->reason);
-      if (!library) return o;
-      o->reason.clear();
-#define SMOLDER_LOAD(member, name, parameters) o->functions.member = library->symbol<LtStatus parameters>(#name);
-      SMOLDER_CUBLASLT(SMOLDER_LOAD)
+const smolder::cuda::OpenLibrary<CublasLt>& opened() {
+  static const auto* const found = smolder::cuda::open_library<CublasLt>(
+      {"libcublasLt.so", {".13", ".12", ""}, "pip install nvidia-cublas"},
+      [](const DynamicLibrary& library, CublasLt& functions) {
+#define SMOLDER_LOAD(member, name, parameters) functions.member = library.symbol<LtStatus parameters>(#name);
+        SMOLDER_CUBLASLT(SMOLDER_LOAD)
 #undef SMOLDER_LOAD
-      o->functions.status_string = library->symbol<const char*(LtStatus)>("cublasLtGetStatusString");
-      o->functions.version = library->symbol<size_t()>("cublasLtGetVersion");
-    } catch (const std::exception& e) {
-      o->reason = e.what();
-    }
-    return o;
-  }();
+        functions.status_string = library.symbol<const char*(LtStatus)>("cublasLtGetStatusString");
+        functions.version = library.symbol<size_t()>("cublasLtGetVersion");
+      });
   return *found;
 }
 
 }  // namespace
 
 const CublasLt& cublaslt() {
-  const Opened& o = opened();
+  const auto& o = opened();
   SMOLDER_CHECK(o.reason.empty(), RuntimeError, "there are no matrix products on CUDA: ", o.reason);
   return o.functions;
 }

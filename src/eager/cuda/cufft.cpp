@@ -14,27 +14,14 @@
 namespace smolder::eager::cuda {
 namespace {
 
-struct Opened {
-  Cufft functions;
-  std::string reason;  ///< why there is none
-};
-
-const Opened& opened() {
-  static const Opened* const found = [] {
-    auto* o = new Opened;
-    try {
-      const auto library =
-          smolder::cuda::find_library({"libcufft.so", {".12", ".11", ""}, "pip install nvidia-cufft"}, &o->reason);
-      if (!library) return o;
-#define SMOLDER_LOAD(member, name, parameters) o->functions.member = library->symbol<FftStatus parameters>(#name);
-      SMOLDER_CUFFT(SMOLDER_LOAD)
+const smolder::cuda::OpenLibrary<Cufft>& opened() {
+  static const auto* const found =
+      smolder::cuda::open_library<Cufft>({"libcufft.so", {".12", ".11", ""}, "pip install nvidia-cufft"},
+                                         [](const DynamicLibrary& library, Cufft& functions) {
+#define SMOLDER_LOAD(member, name, parameters) functions.member = library.symbol<FftStatus parameters>(#name);
+                                           SMOLDER_CUFFT(SMOLDER_LOAD)
 #undef SMOLDER_LOAD
-      o->reason.clear();
-    } catch (const std::exception& e) {
-      o->reason = e.what();
-    }
-    return o;
-  }();
+                                         });
   return *found;
 }
 

@@ -89,7 +89,6 @@ class VectorLoop {
     std::vector<V> state_after;
     V next;
   };
-  void emit_masked(llvm::BasicBlock* before, llvm::BasicBlock* after);
   void emit_main_and_rest(llvm::BasicBlock* before, llvm::BasicBlock* after);
   void emit_streaming(llvm::BasicBlock* before, llvm::BasicBlock* after);
   std::pair<V, std::vector<V>> whole_blocks(llvm::BasicBlock* before, llvm::BasicBlock* after, V first,
