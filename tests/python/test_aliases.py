@@ -1,7 +1,7 @@
 """Random programs of views, writes and aliases: what NumPy's own views show is what tensors and the arrays that share
 their memory show, eager, compiled, predictor off, replayed and with syncs anywhere.
 
-SMOLDER_TEST_ALIASES is how many programs (1,000), SMOLDER_TEST_SEED the first seed.
+SMOLDER_TEST_ALIASES is how many programs (500), SMOLDER_TEST_SEED the first seed.
 """
 
 import collections
@@ -16,7 +16,7 @@ from alias_programs import Generator, Model, Tensors, run, shrunk
 import smolder
 from smolder import _core
 
-COUNT = int(os.environ.get("SMOLDER_TEST_ALIASES", "1000"))
+COUNT = int(os.environ.get("SMOLDER_TEST_ALIASES", "500"))
 FIRST = int(os.environ.get("SMOLDER_TEST_SEED", "0"))
 CHUNK = 100
 

@@ -1,6 +1,6 @@
 """Random programs as functions: compiled, they leave the bits that they leave by themselves.
 
-SMOLDER_TEST_COMPILED is how many (200), SMOLDER_TEST_SEED the first seed.
+SMOLDER_TEST_COMPILED is how many (100), SMOLDER_TEST_SEED the first seed.
 """
 
 import os
@@ -16,7 +16,7 @@ import smolder
 from smolder.compiler import events
 from smolder.nn import functional as F
 
-COUNT = int(os.environ.get("SMOLDER_TEST_COMPILED", "200"))
+COUNT = int(os.environ.get("SMOLDER_TEST_COMPILED", "100"))
 FIRST = int(os.environ.get("SMOLDER_TEST_SEED", "0"))
 CHUNK = 50
 

@@ -118,7 +118,7 @@ class Program:
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("first", range(0, 200, PROGRAMS))
+@pytest.mark.parametrize("first", range(0, 100, PROGRAMS))
 def test_operands_through_chains_of_movement(first, device):
     for seed in range(first, first + PROGRAMS):
         ours = Program(seed, device).run()
@@ -140,10 +140,12 @@ def test_an_operand_of_what_another_asks_for(device):
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_tables_of_a_recommender(device):
-    """26 tables whose bags are columns of one matrix, in all of which the gradient adds."""
+    """26 tables whose bags are columns of one matrix, in all of which the gradient adds. (On the CPU 13: the code generator
+    takes five times as long for twice as many.)"""
     smolder.manual_seed(0)
-    tables = [smolder.randn(50, 4, device=device).requires_grad_() for _ in range(26)]
-    which = smolder.randint(0, 50, (8, 26, 3)).to(device)
+    count = 26 if device == "cuda" else 13
+    tables = [smolder.randn(50, 4, device=device).requires_grad_() for _ in range(count)]
+    which = smolder.randint(0, 50, (8, count, 3)).to(device)
     smolder.mark_step()
     bags = [F.embedding_bag(which[:, k], table, mode="sum") for k, table in enumerate(tables)]
     crossed = smolder.stack(bags, 1)

@@ -1,7 +1,7 @@
 """Random programs: eager, compiled anew, from memory, from disk, predictor off, fusion off and with syncs anywhere, all
 give the same bits.
 
-SMOLDER_TEST_PROGRAMS is how many (200, which takes two cores a minute), SMOLDER_TEST_SEED the first seed. A
+SMOLDER_TEST_PROGRAMS is how many (100; 200 take two cores a minute), SMOLDER_TEST_SEED the first seed. A
 failure prints its seed, the program shrunk, and the command that runs it alone.
 """
 
@@ -19,7 +19,7 @@ from programs import FLOATS, INTEGERS, Generator
 import smolder
 from smolder.nn import functional as F
 
-COUNT = int(os.environ.get("SMOLDER_TEST_PROGRAMS", "200"))
+COUNT = int(os.environ.get("SMOLDER_TEST_PROGRAMS", "100"))
 FIRST = int(os.environ.get("SMOLDER_TEST_SEED", "0"))
 CHUNK = 100
 # Statements of a kernel: 256 of its body, by the budget, and what indices and loops take.
