@@ -4,7 +4,7 @@ A random program runs until it is predicted; then one like it but for an attribu
 strides, a mode, what is held at the end, or what shares memory; then the first again. Each run must give what eager
 execution gives, bit for bit.
 
-SMOLDER_TEST_MUTATIONS is how many of each kind (50; 1,000 take two cores two minutes), SMOLDER_TEST_SEED the
+SMOLDER_TEST_MUTATIONS is how many of each kind (100; 1,000 take two cores two minutes), SMOLDER_TEST_SEED the
 first seed.
 """
 
@@ -19,7 +19,7 @@ from conftest import same_bits
 from program_modes import eager, execute
 from programs import FLOATS, INTEGERS, Generator, Input, Program, Step
 
-COUNT = int(os.environ.get("SMOLDER_TEST_MUTATIONS", "50"))
+COUNT = int(os.environ.get("SMOLDER_TEST_MUTATIONS", "100"))
 FIRST = int(os.environ.get("SMOLDER_TEST_SEED", "0"))
 CHUNK = 50
 TRIES = 8  # sites of a program that are tried
