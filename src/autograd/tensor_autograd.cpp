@@ -161,7 +161,11 @@ void Tensor::backward(const Tensor& gradient, bool retain_graph, bool create_gra
 Tensor Tensor::detach() const { return lazy::alias(*this); }
 
 Tensor& Tensor::detach_() {
-  SMOLDER_CHECK(!impl_->base || impl_->detached, RuntimeError, "Can't detach views in-place. Use detach() instead.");
+  if (impl_->base && !impl_->detached) {  // what is complex is a view of its pairs, which go with it
+    const bool pairs = is_complex(dtype()) && !is_complex(Tensor(impl_->base).dtype()) && !impl_->base->base;
+    SMOLDER_CHECK(pairs, RuntimeError, "Can't detach views in-place. Use detach() instead.");
+    Tensor(impl_->base).detach_();
+  }
   impl_->requires_grad = false;
   if (autograd::TensorMeta* const m = find(*this)) m->grad_fn = {};
   return *this;

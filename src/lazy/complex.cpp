@@ -241,9 +241,16 @@ Tensor near(const ComplexCall& c) {
   return logical_or(eq(a, b), logical_and(within, isfinite(a)));
 }
 
+/// An operand, in which integers, whose products would wrap, are of the dtype of the result's parts.
+Operand widened(const ComplexCall& c, size_t at) {
+  const Operand& o = c.operands[at];
+  if (o.kind() != Operand::kTensor || is_differentiable(o.meta()->dtype)) return o;
+  return Operand(Tensor(o.impl()).to(part_type(promoted(c.operands))));
+}
+
 /// What add and sub with alpha add: a number stays one, by which no dtype is promoted.
 Tensor scaled(const ComplexCall& c) {
-  if (!is_complex_number(c.operands[1])) return mul(c.operands[1], c.operands[2]);
+  if (!is_complex_number(c.operands[1])) return mul(widened(c, 1), c.operands[2]);
   const Complex z = c.at(1);
   const double alpha = c.operands[2].number().to_double();
   return complex_number(z.re.number() * alpha, z.im.number() * alpha);
@@ -382,6 +389,24 @@ constexpr Refusal kRefusals[] = {
                              dtype == DType::kComplex64 ? "ComplexFloat" : "ComplexDouble", "'");
 }
 
+/// Real elements of which some are replaced by a complex number, whose imaginary part must be 0.
+Tensor filled_with_real(const ComplexCall& c) {
+  std::vector<Operand> operands(c.operands.begin(), c.operands.end());
+  Operand& value = operands.back();
+  std::optional<double> imaginary, real;
+  if (is_complex_number(value)) {
+    const Complex z = c.at(operands.size() - 1);
+    real = z.re.number(), imaginary = z.im.number();
+  } else if (const Tensor t(value.impl()); t.dim() == 0) {
+    const auto [re, im] = parts_of(t.detach());
+    real = re.item().to_double(), imaginary = im.item().to_double();
+  }
+  SMOLDER_CHECK(imaginary == 0.0, RuntimeError, "value cannot be converted to type ", name(c.operands[0].meta()->dtype),
+                " without overflow");
+  value = Operand(Scalar(*real));
+  return call(c.op, operands, c.attrs);
+}
+
 /// The one result of an op; empty where there is no rule.
 std::optional<Tensor> result_of(const ComplexCall& c) {
   switch (c.op) {
@@ -427,9 +452,7 @@ std::optional<Tensor> result_of(const ComplexCall& c) {
       return linear_in_parts(c);
     case Op::kMaskedFill:
     case Op::kIndexFill:
-      SMOLDER_CHECK(c.is_complex(0), RuntimeError, "value cannot be converted to type ",
-                    name(c.operands[0].meta()->dtype), " without overflow");
-      return linear_in_parts(c);
+      return c.is_complex(0) ? linear_in_parts(c) : filled_with_real(c);
     case Op::kPowInt:
       return complex_math(Op::kPow, c.at(0), {Part(static_cast<double>(c.attrs[0])), Part()}, promoted(c.operands));
     case Op::kLerp:
@@ -455,7 +478,7 @@ std::optional<Tensor> result_of(const ComplexCall& c) {
     case Op::kSubScaled:
       return sub(c.operands[0], Operand(scaled(c)));
     case Op::kAddcmul:
-      return c.tensor(0) + mul(Operand(c.tensor(1) * c.tensor(2)), c.operands[3]);
+      return c.tensor(0) + mul(Operand(mul(widened(c, 1), widened(c, 2))), c.operands[3]);
     case Op::kAddcdiv:
       return c.tensor(0) + mul(Operand(c.tensor(1) / c.tensor(2)), c.operands[3]);
     case Op::kTo:

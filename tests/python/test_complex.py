@@ -591,6 +591,15 @@ def test_optimizers_step_both_parts(name):
     np.testing.assert_allclose(weight.tolist(), STEPPED[name], rtol=1e-5)
 
 
+def test_adagrad_begins_both_parts_with_its_value():
+    weight = smolder.nn.Parameter(smolder.tensor([1 + 2j]))
+    optimizer = smolder.optim.Adagrad([weight], lr=0.1, initial_accumulator_value=0.5)
+    assert optimizer.state[weight]["sum"].tolist() == [0.5 + 0.5j]
+    weight.abs().square().sum().backward()
+    optimizer.step()
+    np.testing.assert_allclose(weight.tolist(), [0.9057191014289856 + 1.9015268087387085j], rtol=1e-6)
+
+
 def test_modules_become_complex():
     layer = smolder.nn.Linear(2, 2).to(smolder.complex64)
     assert layer.weight.is_complex() and layer(smolder.tensor([1j, 2])).is_complex()
@@ -660,6 +669,51 @@ def test_complex_numbers_are_no_real_elements(data):
     for value in (1j, smolder.tensor(1j)):
         with pytest.raises(RuntimeError, match="value cannot be converted to type float32 without overflow"):
             x.masked_fill(x > 0, value)
+
+
+def test_a_complex_number_without_imaginary_part_fills_real_elements():
+    x = smolder.arange(3.0)
+    mask = x > 1
+    for value in (5 + 0j, smolder.tensor(5 + 0j)):
+        assert x.masked_fill(mask, value).tolist() == [0, 1, 5]
+    y = x.clone()
+    y[0] = 2 + 0j
+    assert y.fill_(4 + 0j).tolist() == [4] * 3 and x.clamp(1 + 0j).tolist() == [1, 1, 2]
+    assert smolder.full((2,), 1 + 0j, dtype=smolder.int64).tolist() == [1, 1]
+    assert smolder.full_like(x, 1 + 0j).tolist() == [1] * 3
+    for write in (lambda: y.fill_(1j), lambda: smolder.full((2,), 1j, dtype=smolder.float32)):
+        with pytest.raises((RuntimeError, TypeError), match=r"overflow|complex"):
+            write()
+
+
+def test_integers_beside_complex_numbers_are_scaled_without_wrapping():
+    z, whole = smolder.tensor([1 + 2j, 3j]), smolder.tensor([255, 7], dtype=smolder.uint8)
+    assert smolder.sub(z, whole, alpha=3).tolist() == [-764 + 2j, -21 + 3j]
+    assert smolder.rsub(whole, z, alpha=3).tolist() == [-764 + 2j, -21 + 3j]
+    assert smolder.addcmul(z, whole, whole).tolist() == [65026 + 2j, 49 + 3j]
+
+
+def test_sums_of_real_numbers_in_a_complex_dtype():
+    x = smolder.arange(1.0, 4.0)
+    for name, expected in (("sum", 6), ("mean", 2), ("prod", 6)):
+        got = getattr(x, name)(dtype=smolder.complex64)
+        assert got.dtype == smolder.complex64 and got.item() == expected
+    assert x.long().cumsum(0, dtype=smolder.complex128).tolist() == [1, 3, 6]
+    assert x.cumprod(0, dtype=smolder.complex64).tolist() == [1, 2, 6]
+
+
+def test_views_with_strides_are_of_complex_elements():
+    z = smolder.arange(6.0) * (1 + 1j)
+    assert z.view(2, 3)[1].as_strided((2,), (1,), 1).tolist() == [1 + 1j, 2 + 2j]
+    assert z[1:].as_strided((2, 2), (2, 1), 0).tolist() == [[0j, 1 + 1j], [2 + 2j, 3 + 3j]]
+    z.as_strided((2,), (3,), 1).mul_(2)
+    assert z.tolist() == [0j, 2 + 2j, 2 + 2j, 3 + 3j, 8 + 8j, 5 + 5j]
+    for size, stride, offset in (((9,), (1,), 0), ((4,), (2,), 0), ((2,), (5,), 1)):
+        with pytest.raises(RuntimeError, match="are out of bounds for storage of size 48"):
+            z.as_strided(size, stride, offset)
+    leaf = smolder.ones(3, dtype=smolder.complex64, requires_grad=True)
+    product = leaf * 2
+    assert not product.detach_().requires_grad and product.tolist() == [2] * 3
 
 
 def test_complex_tensors_without_elements_print_their_dtype():

@@ -183,6 +183,20 @@ def autocast(row):
 """
 
 
+def in_given_dtype(row):
+    """What a function of values that takes a dtype does first: a real operand becomes complex before it."""
+    if (
+        row.is_composite
+        or not row.grads
+        or not any(p.name == "dtype" and p.type.name == "dtype?" for p in row.sig.params)
+    ):
+        return ""
+    passed = ", ".join(["self.to(*dtype)"] + [p.name for p in row.sig.params[1:]])
+    return f"""if (dtype && is_complex(*dtype) && !is_complex(self.dtype())) [[unlikely]]
+  return smolder::{function_name(row)}({passed});
+"""
+
+
 def definition(row):
     """The function itself; in an unnamed namespace when it is a method only."""
     params = row.sig.params
@@ -192,7 +206,7 @@ def definition(row):
         body = composite_check(row) + device_mode(row) + history(row) + row.body.strip()
     else:
         body = (device_mode(row) if row.prepare else "") + record_body(row)
-    text = f"{return_type(row)} {function_name(row)}({spelled}) {{\n{indent(autocast(row) + body)}\n}}\n"
+    text = f"{return_type(row)} {function_name(row)}({spelled}) {{\n{indent(autocast(row) + in_given_dtype(row) + body)}\n}}\n"
     if row.is_composite:
         name = (row.python_names or [row.api_name])[0]
         text = text.replace(") {\n", ") try {\n", 1).removesuffix("\n")

@@ -429,7 +429,9 @@ def _filled(size, value, dtype):
         return _core.full(size, value, dtype=dtype)
     dtype = dtype or _core._default_dtype().to_complex()
     if not dtype.is_complex:
-        raise RuntimeError(f"value cannot be converted to type {name_of(dtype)} without overflow")
+        if value.imag:
+            raise RuntimeError(f"value cannot be converted to type {name_of(dtype)} without overflow")
+        return _core.full(size, value.real, dtype=dtype)
     parts = (_core.full(size, x, dtype=dtype.to_real()) for x in (value.real, value.imag))
     return _core.complex(*parts)
 

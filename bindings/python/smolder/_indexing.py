@@ -199,7 +199,9 @@ def set(tensor, index, value):
         from smolder._creation import tensor as make
 
         if isinstance(value, complex) and not tensor.dtype.is_complex:
-            raise RuntimeError(f"value cannot be converted to type {tensor.dtype} without overflow")
+            if value.imag:
+                raise RuntimeError(f"value cannot be converted to type {tensor.dtype} without overflow")
+            value = value.real
         value = make(value, dtype=tensor.dtype, device=tensor.device)
     if pending:
         _set_at(selected, pending, value)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from smolder import _core
 from smolder._call_errors import as_int
 from smolder._strided import view_of
 from smolder._tensor import Tensor
@@ -38,12 +39,16 @@ def as_strided(input: Tensor, size: Sequence[int], stride: Sequence[int], storag
         raise RuntimeError(f"Tensor: invalid storage offset {at}")
     end = at + sum((n - 1) * s for n, s in zip(size, stride, strict=True)) + 1 if math.prod(size) else at
     owner = input._storage()[1]
-    there, item = owner.numel(), input.itemsize
+    item = input.itemsize
+    there = owner.numel() * owner.itemsize // item
     if end > there:
         raise RuntimeError(
             f"setStorage: sizes {list(size)}, strides {list(stride)}, storage offset {at}, and itemsize {item} requiring a "
             f"storage size of {end * item} are out of bounds for storage of size {there * item}"
         )
+    if input.is_complex():  # whose storage is of pairs
+        pairs = _seen(_core.view_as_real(input), 2 * at, (*size, 2), (*(2 * s for s in stride), 1))
+        return _core.view_as_complex(pairs)
     return _seen(input, at, size, stride)
 
 

@@ -28,7 +28,11 @@ Tensor complex_of(PyObject* o) {
   return lazy::complex_number(z.real, z.imag);
 }
 
-std::optional<Scalar> number_in(nb::handle o) {
+std::optional<Scalar> number_like(nb::handle o) {
+  if (PyComplex_Check(o.ptr())) {
+    const Py_complex z = PyComplex_AsCComplex(o.ptr());
+    return z.imag == 0.0 ? std::optional<Scalar>(z.real) : std::nullopt;
+  }
   Tensor* t = nullptr;
   if (!nb::try_cast<Tensor*>(o, t) || !t || t->dim() != 0 || t->requires_grad()) return std::nullopt;
   const WithoutGil nogil;

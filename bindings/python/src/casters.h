@@ -61,8 +61,9 @@ inline std::optional<Scalar> number_of(PyObject* o) {
 /// A NumPy scalar or the like: has __index__ or __float__ but is no sequence and no tensor.
 std::optional<Scalar> foreign_number(PyObject* o);
 
-/// The element of a tensor without dimensions that needs no gradient, which ends the step; empty for anything else.
-std::optional<Scalar> number_in(nb::handle o);
+/// The element of a tensor without dimensions that needs no gradient, which ends the step, or the real part of a
+/// complex number that has no other; empty for anything else.
+std::optional<Scalar> number_like(nb::handle o);
 
 /// Python's complex number as an operand.
 Tensor complex_of(PyObject* o);
@@ -134,7 +135,7 @@ struct type_caster<smolder::Scalar> {
       auto n = smolder::python::number_of(src.ptr());
       if (!n) n = smolder::python::foreign_number(src.ptr());
       // A tensor is a number where no overload takes it as the tensor that it is.
-      if (!n && (flags & static_cast<uint8_t>(cast_flags::convert))) n = smolder::python::number_in(src);
+      if (!n && (flags & static_cast<uint8_t>(cast_flags::convert))) n = smolder::python::number_like(src);
       if (n) value = *n;
       return n.has_value();
     } catch (const smolder::Error&) {

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from smolder import _core
+from smolder._creation import full_like
 from smolder._names import listing as _listing
 from smolder.optim.optimizer import Optimizer, check_options, implementation
 
@@ -47,7 +48,8 @@ class Adagrad(Optimizer):
                 self._begin(p, group["initial_accumulator_value"])
 
     def _begin(self, parameter, value):
-        self.state[parameter] = {"step": 0, "sum": _core.full_like(parameter.detach(), float(value))}
+        first = complex(value, value) if parameter.is_complex() else float(value)
+        self.state[parameter] = {"step": 0, "sum": full_like(parameter.detach(), first)}
 
     def _options(self, group):
         return self._numbers(group, "lr", "lr_decay", "eps", "weight_decay"), group["initial_accumulator_value"]
