@@ -17,7 +17,8 @@ Tensor logit_grad(const Tensor& grad, const Tensor& self, std::optional<double> 
 
 Tensor sinc_grad(const Tensor& grad, const Tensor& self) {
   const Tensor x = self * 3.14159265358979323846;
-  return where(self == 0, 0.0, grad * ((cos(x) * x - sin(x)) / (x * self)));
+  const Tensor square = x * self;  // 0 of small elements too
+  return where(square == 0, 0.0, grad * ((cos(x) * x - sin(x)) / square));
 }
 
 Tensor logaddexp_share(const Tensor& a, const Tensor& b) { return sigmoid(where(a == b, 0.0, a - b)); }

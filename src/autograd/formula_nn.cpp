@@ -20,7 +20,7 @@ Tensor loss_scale(const Tensor& grad, double factor, std::string_view reduction,
 }
 
 Tensor smooth_slope(const Tensor& d, Scalar bound, Scalar inner, Scalar outer) {
-  return where(abs(d) < bound, d * inner, sign(d) * outer);
+  return where(abs(d) >= bound, sign(d) * outer, d * inner);  // nan of nan
 }
 
 Tensor bce_logits_grad(const Tensor& grad, const Tensor& self, const Tensor& target, const Tensor& weight,

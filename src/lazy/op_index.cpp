@@ -308,6 +308,8 @@ Tensor histogram(const Tensor& x, int64_t bins, Scalar min, Scalar max) {
   if (low == high) {
     from = amin(flat);
     to = amax(flat);
+    SMOLDER_CHECK(read_size(logical_and(isfinite(from), isfinite(to)), "histc") == 1, RuntimeError, "histc: range of [",
+                  from.item().to_double(), ", ", to.item().to_double(), "] is not finite");
     const Tensor same = from == to;
     from = where(same, from - 1, from);
     to = where(same, to + 1, to);
@@ -373,9 +375,6 @@ std::tuple<Tensor, Tensor> median(const Tensor& x, int64_t dim, bool keepdim, bo
   const int axis = ir::check_axis("median", dim, x.dim());
   if (x.dim() == 0) return {clone(x), zeros({}, DType::kInt64)};
   const int64_t n = x.size(axis);
-  if (n == 0 && x.dim() == 1 && is_floating(x.dtype())) {
-    return {full({}, std::numeric_limits<double>::quiet_NaN(), x.dtype()), zeros({}, DType::kInt64)};
-  }
   SMOLDER_CHECK(n > 0, IndexError, "median(): Expected reduction dim ", axis, " to have non-zero size.");
   const auto [values, order] = sort(x, axis);
   Dims one = x.shape();
@@ -391,6 +390,19 @@ std::tuple<Tensor, Tensor> median(const Tensor& x, int64_t dim, bool keepdim, bo
     return keepdim ? out : squeeze(out, axis);
   };
   return {picked(values), picked(order)};
+}
+
+Tensor median_of_all(const Tensor& x, bool skip_nan) {
+  const Tensor flat = reshape(x, {-1});
+  if (flat.numel() == 0 && is_floating(x.dtype())) {
+    return full({}, std::numeric_limits<double>::quiet_NaN(), x.dtype());
+  }
+  const Tensor middle = std::get<0>(median(flat, 0, false, skip_nan));
+  if (!grad_enabled() || !x.requires_grad()) return middle;
+  // The largest of those that are equal to it is it, and its gradient goes to all of them.
+  const Tensor found = middle.detach();
+  const Tensor equal = logical_or(eq(flat, found), logical_and(isnan(flat), isnan(found)));
+  return amax(where(equal, flat, -std::numeric_limits<double>::infinity()), {});
 }
 
 Tensor quantile(std::string_view op, const Tensor& x, const Tensor& q, std::optional<int64_t> dim, bool keepdim,

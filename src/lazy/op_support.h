@@ -123,6 +123,8 @@ Tensor histogram(const Tensor& x, int64_t bins, Scalar min, Scalar max);
 Tensor search(const Tensor& sorted, const Tensor& x, bool right, bool out_int32, const Tensor& sorter);
 Tensor is_in(const Tensor& elements, const Tensor& among, bool invert);
 std::tuple<Tensor, Tensor> median(const Tensor& x, int64_t dim, bool keepdim, bool skip_nan);
+/// The median of all elements. Its gradient goes to all that are equal to it, in equal parts.
+Tensor median_of_all(const Tensor& x, bool skip_nan);
 Tensor quantile(std::string_view op, const Tensor& x, const Tensor& q, std::optional<int64_t> dim, bool keepdim,
                 std::string_view interpolation, bool skip_nan);
 

@@ -117,6 +117,23 @@ def test_edges_are_torchs():
         np.testing.assert_allclose(got_grads["m"], grads["m"], err_msg=f"{name}, gradient")
 
 
+def test_a_negative_variance_is_found_when_the_step_runs():
+    x = smolder.ones(3, requires_grad=True)
+    loss = F.gaussian_nll_loss(x, x.detach(), smolder.tensor([1.0, -0.5, 2.0]))
+    with pytest.raises(RuntimeError, match="gaussian_nll_loss all elements of var"):
+        loss.item()
+    variance = smolder.tensor([1.0, 0.0, 2.0], requires_grad=True)
+    F.gaussian_nll_loss(x, x.detach() + 1, variance).backward()
+    assert variance.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("loss", [F.smooth_l1_loss, F.huber_loss])
+def test_a_nan_has_a_gradient_of_nan(loss):
+    x = smolder.tensor([float("nan"), 0.5, 9.0], requires_grad=True)
+    loss(x, smolder.zeros(3), reduction="sum").backward()
+    assert x.grad.isnan().tolist() == [True, False, False] and x.grad.tolist()[1:] == [0.5, 1]
+
+
 def test_losses_are_what_their_formulas_say():
     d = {k: np.array(v) for k, v in data().items()}
     x, y, u, q, s, t = (d[n] for n in ("x", "y", "u", "q", "s", "t"))

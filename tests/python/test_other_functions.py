@@ -91,6 +91,41 @@ def test_histograms_are_numpys():
     assert t.histogram(ROWS, 2, weight=t.ones(2, 4) * 2).hist.sum().item() == 16
 
 
+def test_a_range_of_the_data_that_is_not_finite_is_refused():
+    for data in ([math.nan, 1.0], [math.inf, 1.0]):
+        for span in ((), (1, 1)):
+            with pytest.raises(RuntimeError, match="is not finite"):
+                t.tensor(data).histc(3, *span)
+    assert t.tensor([math.nan, 1.0]).histc(2, 0, 2).tolist() == [0, 1]
+
+
+def test_the_median_of_all_shares_its_gradient_among_equals():
+    x = t.tensor([[2.0, 1.0, 2.0], [2.0, 3.0, 0.0]], requires_grad=True)
+    third = t.tensor([[1.0, 0.0, 1.0], [1.0, 0.0, 0.0]]) / 3
+    for f in (t.median, t.nanmedian):
+        value = f(x)
+        assert value.item() == 2 and t.equal(t.autograd.grad(value, x)[0], third)
+    assert t.ones(0).median().isnan()
+    for call in (lambda: t.ones(0).median(0), lambda: t.ones(0).nanmedian(-1)):
+        with pytest.raises(IndexError, match="Expected reduction dim 0 to have non-zero size"):
+            call()
+
+
+def test_a_number_is_its_own_transpose_and_a_buffer_prints_as_a_tensor():
+    assert t.tensor(2.0).mT.item() == 2
+    with pytest.raises(RuntimeError, match="only supported on matrices"):
+        t.ones(3).mT  # noqa: B018
+    assert repr(t.nn.Buffer(t.ones(2))) == "tensor([1., 1.])"
+
+
+def test_close_integers_may_be_as_far_apart_as_integers_are():
+    least, most = -(2**63), 2**63 - 1
+    a, b = t.tensor([most, least, most, 2**62]), t.tensor([least, most, most - 1, -(2**62)])
+    assert t.isclose(a, b).tolist() == [False, False, True, False]
+    assert t.isclose(a, b, rtol=0, atol=1).tolist() == [False, False, True, False]
+    assert t.isclose(a, b - b % 2, rtol=0, atol=0.5).tolist() == [False] * 4
+
+
 def test_slices_are_reduced_into_others():
     out = ROWS.index_reduce(1, t.tensor([0, 1, 1, 0]), ROWS * 2, "mean", include_self=False)
     assert out.tolist() == [[3.0, 5.0, 2.0, 2.0], [5.0, 4.0, -1.0, 0.0]]

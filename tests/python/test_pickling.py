@@ -67,6 +67,13 @@ def test_attributes_and_parameters():
         assert type(q) is nn.Parameter and not q.requires_grad and q.name_of_it == "p" and q.tolist() == [1, 1]
 
 
+def test_shallow_copies_keep_attributes():
+    x = smolder.ones(2, requires_grad=True)
+    x.mark = [3]
+    y = copy.copy(x)
+    assert y.mark is x.mark and y.requires_grad and y.is_leaf and y.data_ptr() == x.data_ptr()
+
+
 def test_deep_copies_share_what_the_tensors_share():
     x = smolder.arange(6.0)
     y, row, column = copy.deepcopy([x, x[1:3], x.view(2, 3).t()])

@@ -101,6 +101,24 @@ def test_gradients_that_torch_has(name):
     assert smolder.autograd.gradgradcheck(getattr(special, name), (x,))
 
 
+def test_derivatives_at_zero_are_limits():
+    inf, nan = float("inf"), float("nan")
+    x = smolder.tensor([0.0, -0.0, 1.0, -1.0], dtype=smolder.float64, requires_grad=True)
+    out = special.entr(x)
+    out.sum().backward()
+    assert out.tolist() == [0, 0, 0, -inf] and x.grad.tolist()[:3] == [inf, inf, -1] and x.grad[3].isnan()
+    assert special.entr(x.detach()).tolist() == out.tolist()
+    y = smolder.tensor([1.0, -1.0, inf, nan, 3.0], dtype=smolder.float64, requires_grad=True)
+    zero = smolder.zeros(5, dtype=smolder.float64, requires_grad=True)
+    out = special.xlog1py(zero, y)
+    out.sum().backward()
+    assert out.tolist()[:3] == [0, 0, 0] and out[3].isnan() and out[4] == 0
+    assert zero.grad.tolist()[0] == np.log(2) and zero.grad.tolist()[4] == np.log(4)
+    small = smolder.tensor([1e-30, 0.0], requires_grad=True)  # whose square is 0
+    small.sinc().sum().backward()
+    assert small.grad.tolist() == [0, 0]
+
+
 def test_what_has_no_gradient_requires_none():
     x = smolder.tensor([0.3], requires_grad=True)
     for name in ONE_ARGUMENT.keys() - {"erfcx", "log_ndtr", "ndtri"}:

@@ -240,7 +240,9 @@ def T(self):
 
 @_property
 def mT(self):
-    """The tensor with its last two dimensions swapped."""
+    """The tensor with its last two dimensions swapped; a tensor without dimensions as it is."""
+    if self.dim() == 0:
+        return self
     if self.dim() < 2:
         raise RuntimeError(
             f"tensor.mT is only supported on matrices or batches of matrices. Got {self.dim()}-D tensor."
@@ -675,10 +677,10 @@ def _rebuild(kind, array, dtype, order, extents, requires_grad, device="cpu"):
 @_method
 def __copy__(self):
     """A leaf that shares self's storage."""
-    requires_grad = self.requires_grad
-    if type(self) is Tensor:
-        return self.detach().requires_grad_(requires_grad)
-    out = Tensor._make_subclass(type(self), self, requires_grad)
+    plain = type(self) is Tensor
+    out = self.detach() if plain else Tensor._make_subclass(type(self), self, self.requires_grad)
+    if plain:
+        out.requires_grad_(self.requires_grad)
     vars(out).update(vars(self))
     return out
 

@@ -61,7 +61,7 @@ def to_string(tensor: Tensor) -> str:
     if level := _core._vmap_level(tensor):
         return _batched_string(tensor, level)
     kind = type(tensor).__name__
-    kind = "tensor" if kind in ("Tensor", "Parameter") else kind
+    kind = "tensor" if kind in ("Tensor", "Parameter", "Buffer") else kind
     if tensor.is_meta:
         return _without_elements(tensor, kind)
     text = _core._tensor_text(tensor, kind)

@@ -53,8 +53,15 @@ psi = digamma
 
 @takes_out
 def entr(input: Tensor) -> Tensor:
-    """-x log(x): 0 of 0, and -inf of what is negative."""
-    return _core.where(input < 0, -math.inf, _core.where(input == 0, 0.0, -xlogy(input, input)))
+    """-x log(x): 0 of 0, and -inf of what is negative. Its derivative is inf at 0, and nan below."""
+    value = _core.where(input < 0, -math.inf, _core.where(input == 0, 0.0, -xlogy(input, input)))
+    if not input.requires_grad:
+        return value
+    # Each branch has the other's elements replaced, so that no derivative of it that is not finite reaches them.
+    positive = _core.where(input <= 0, 1.0, input)
+    at_zero = (_core.where(input == 0, input, 1.0) + 0.0).sqrt()  # of -0 too
+    below = _core.log(_core.where(input < 0, input, 1.0) * 0.0)
+    return _core.where(input < 0, below, _core.where(input == 0, at_zero, -xlogy(positive, positive)))
 
 
 @takes_out
@@ -74,7 +81,9 @@ def _xlog1py(input, other):
     if dtype.is_complex:
         raise NotImplementedError(f'"xlog1py" is not implemented for {dtype}')
     logarithm = log1p(other.to(_floating(dtype)))
-    return _core.where(_core.logical_and(input == 0, other == other), 0.0, input * logarithm)
+    # 0 times what is not finite is 0. What is finite is multiplied there too: the derivative of 0 y is y.
+    none = _core.logical_and(_core.logical_and(input == 0, other == other), logarithm.isfinite().logical_not())
+    return _core.where(none, 0.0, input * _core.where(none, 0.0, logarithm))
 
 
 @takes_out

@@ -250,11 +250,17 @@ def kl_div(
 def gaussian_nll_loss(
     input: Tensor, target: Tensor, var: Tensor, full: bool = False, eps: float = 1e-6, reduction: str = "mean"
 ) -> Tensor:
-    """Negative log-likelihood of targets under normal distributions; a negative var is found out where it is a float."""
+    """Negative log-likelihood of targets under normal distributions.
+
+    A negative var raises: ValueError of a float, and of a tensor RuntimeError when the step runs that the loss is of, for
+    looking at its elements before would end that step.
+    """
     if isinstance(var, float):
         if var < 0:
             raise ValueError("var has negative entry/entries")
         var = _core.full_like(input.detach(), var)
+    elif var.is_floating_point():
+        var = _core.checked_deviations(var)
     if reduction not in ("none", "mean", "sum"):
         raise ValueError(f"{reduction} is not valid")
     return _core.gaussian_nll_loss(input, target, var, full, eps=eps, reduction=reduction)
