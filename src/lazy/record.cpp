@@ -21,10 +21,12 @@
 #include "smolder/lazy/complex_access.h"
 #include "smolder/lazy/default_dtype.h"
 #include "smolder/lazy/known.h"
+#include "smolder/lazy/ops.h"
 #include "smolder/lazy/recompute.h"
 #include "smolder/lazy/run_op.h"
 #include "smolder/lazy/step_log.h"
 #include "smolder/lazy/storage.h"
+#include "smolder/lazy/strides.h"
 #include "smolder/lazy/tape.h"
 #include "smolder/lazy/view.h"
 
@@ -427,7 +429,28 @@ void record_inplace(ir::Op op, std::span<const Operand> operands, std::span<cons
   write_inplace(ir::name(op), self, std::move(out));
 }
 
+namespace {
+
+/// Makes `self`, which a write of one number fills, and `result` have each element once that an expanded dimension of
+/// `self` repeats: torch lets that write through, for whatever comes last is the same.
+bool drop_repeats(Tensor& self, Tensor& result) {
+  if (self.numel() <= 1 || result.shape() != self.shape() || (!self.impl()->base && !is_external(self))) return false;
+  const Layout l = layout(self);
+  bool some = false;
+  for (int i = 0; i < self.dim(); ++i) {
+    if (l.strides[i] != 0 || self.shape()[i] <= 1) continue;
+    self = slice(self, i, 0, 1), result = slice(result, i, 0, 1);
+    some = true;
+  }
+  return some;
+}
+
+}  // namespace
+
 void write_inplace(std::string_view op, Tensor& self, Tensor result) {
+  if (op == "fill" || op == "zero") {
+    if (Tensor once = self; drop_repeats(once, result)) return write_inplace(op, once, std::move(result));
+  }
   SMOLDER_CHECK(result.shape() == self.shape(), RuntimeError, op, "_: output with shape ", self.shape(),
                 " doesn't match the broadcast shape ", result.shape());
   SMOLDER_CHECK(result.device() == self.device(), RuntimeError, op,

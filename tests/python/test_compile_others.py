@@ -274,6 +274,14 @@ def test_a_pure_step_trains_as_the_step_does():
     assert sum(got[1]._hits()) >= 3, told("broke")
 
 
+@pytest.mark.parametrize("dtype", [smolder.uint16, smolder.float8_e4m3fn])
+def test_results_of_a_dtype_that_kernels_do_not_know(dtype):
+    step = smolder.compile(lambda x: (x.to(dtype), x * 2))
+    for _ in range(3):
+        cast, twice = step(smolder.tensor([1.0, 2.0, 8.0]))
+        assert cast.dtype == dtype and cast.float().tolist() == [1, 2, 8] and twice.tolist() == [2, 4, 16]
+
+
 # -- wrappers of modules
 
 

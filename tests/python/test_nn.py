@@ -78,6 +78,8 @@ def test_walks():
     assert [n for n, _ in net.named_buffers()] == ["steps", "scratch"]
     assert [n for n, _ in net.named_children()] == ["first", "blocks"]
     assert [n for n, _ in net.named_modules()] == ["", "first", "blocks", "blocks.0", "blocks.1"]
+    seen = {net.blocks}
+    assert [n for n, _ in net.named_modules(seen, "p")] == ["p", "p.first"] and net.first in seen
     assert len(list(net.parameters())) == 7 and net.get_parameter("blocks.1.bias") is net.blocks[1].bias
     assert net.get_submodule("blocks.0") is net.blocks[0]
     tied = nn.Module()

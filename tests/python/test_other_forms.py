@@ -191,3 +191,32 @@ def test_a_tensor_that_tells_no_pieces():
     for told in (sm.tensor([2.0]), sm.tensor(2.0), sm.tensor([2], dtype=sm.int32)):
         with pytest.raises(RuntimeError, match=r"to have dtype of long, but got smolder\.(float|int)32"):
             sm.tensor_split(x, told)
+
+
+def test_a_factor_that_is_a_tensor_is_an_operand():
+    x, y, rate = sm.arange(4.0), sm.ones(4), sm.tensor(0.5) * 3
+
+    def syncs():
+        return sm.metrics()["counters"].get("syncs", 0)
+
+    before = syncs()
+    sums = [
+        sm.add(x, y, alpha=rate),
+        x.sub(y, alpha=rate),
+        sm.addcmul(x, y, y, value=rate),
+        x.addcdiv(y, y, value=rate),
+    ]
+    assert syncs() == before
+    for got, factor in zip(sums, (1.5, -1.5, 1.5, 1.5), strict=True):
+        assert got.tolist() == [i + factor for i in range(4)] and got.dtype == sm.float32
+    half = sm.add(x.bfloat16(), y.bfloat16(), alpha=sm.tensor(1.5, dtype=sm.float64))
+    assert half.dtype == sm.bfloat16 and half.tolist() == [1.5, 2.5, 3.5, 4.5]
+    assert sm.add(x.long(), 2 * y.long(), alpha=sm.tensor(3)).tolist() == [6, 7, 8, 9]
+    leaf = sm.ones(2, requires_grad=True)
+    sm.sub(leaf, leaf * 4, alpha=sm.tensor(0.5)).sum().backward()
+    assert leaf.grad.tolist() == [-1, -1]
+    for factor in (sm.tensor([1.5]), sm.tensor(1.5, requires_grad=True)):
+        with pytest.raises(TypeError, match=r"add\(\): argument 'alpha' must be Number, not Tensor"):
+            sm.add(x, y, alpha=factor)
+    with pytest.raises(RuntimeError, match="must not be a floating point number"):
+        sm.add(x.long(), y.long(), alpha=sm.tensor(1.5))

@@ -188,6 +188,23 @@ def test_a_row_of_an_expanded_tensor_is_written(name):
     assert leaf.grad.tolist() == [2 * (5 if w else 1) for w in where]
 
 
+@NUMPY
+def test_one_number_is_written_to_repeated_elements():
+    base = smolder.arange(6.0).reshape(2, 3)
+    assert base[:1].expand(4, 3).fill_(7)[2].tolist() == [7] * 3 and base.tolist() == [[7] * 3, [3, 4, 5]]
+    smolder.Tensor.zero_(base[1].expand(2, 3))
+    assert base.tolist() == [[7] * 3, [0] * 3]
+    shared = smolder.arange(3.0)
+    array = shared.numpy()
+    shared.expand(2, 3).fill_(smolder.tensor(4.0))
+    assert array.tolist() == [4] * 3
+    leaf = smolder.ones(3, requires_grad=True)
+    y = leaf * 2
+    y[1:2].expand(3).zero_()
+    y.sum().backward()
+    assert leaf.grad.tolist() == [2, 0, 2]
+
+
 def test_repeated_elements_are_not_written():
     x = smolder.arange(3.0)
     for write in (

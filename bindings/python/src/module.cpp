@@ -195,6 +195,7 @@ NB_MODULE(_core, m) {
   bind_generator(m);
   bind_autograd(m, tensor);
   bind_ops(m, tensor);
+  bind_factors(m, tensor);
   bind_linalg(m);
   bind_vmap(m);
   bind_sparse(m);

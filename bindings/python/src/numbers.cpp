@@ -1,7 +1,10 @@
 // Tensors of Python's numbers: an int, a float, a bool, or lists of these of one shape, without a way through NumPy.
+// And numbers that are given as tensors.
 #include <vector>
 
 #include "smolder/lazy/default_dtype.h"
+#include "smolder/lazy/op_support.h"
+#include "smolder/lazy/ops.h"
 #include "smolder/lazy/tensor.h"
 #include "src/casters.h"
 #include "src/dtype.h"
@@ -118,6 +121,68 @@ void bind_numbers(nb::module_& m) {
       },
       nb::arg("data").none(), nb::arg("dtype") = nb::none(),
       "The tensor of a number or of nested lists of numbers; None where only NumPy can say what it is.");
+}
+
+// -- factors that are tensors: add(x, y, alpha=t) and its like record t as an operand, for as a number it would have to
+// be read, which ends the step. What tensors have in place, smolder._other_forms does.
+
+namespace {
+
+/// What elements are computed as: in the dtype of the result, or as floats where that is a half.
+struct Work {
+  DType result, type;
+
+  Work(const char* function, const char* name, const Tensor& factor, DType result_type)
+      : result(result_type), type(is_half(result) ? DType::kFloat32 : result) {
+    SMOLDER_CHECK(factor.dim() == 0 && !factor.requires_grad(), TypeError, function, "(): argument '", name,
+                  "' must be Number, not Tensor");
+    const bool whole = category(factor.dtype()) != Category::kFloat;
+    lazy::check_factor(function, name,
+                       factor.dtype() == DType::kBool ? Scalar(true)
+                       : whole                        ? Scalar(1)
+                                                      : Scalar(1.0),
+                       result);
+  }
+  Tensor operator()(const Tensor& t) const { return t.to(type); }
+};
+
+template <int Sign>
+Tensor add_scaled(const Tensor& self, const Tensor& other, const Tensor& alpha) {
+  const Work in(Sign > 0 ? "add" : "sub", "alpha", alpha, lazy::result_type({self, other}));
+  const Tensor scaled = in(other)*in(alpha);
+  return (Sign > 0 ? in(self) + scaled : in(self)-scaled).to(in.result);
+}
+
+Tensor addcmul_scaled(const Tensor& self, const Tensor& a, const Tensor& b, const Tensor& value) {
+  const Work in("addcmul", "value", value, lazy::result_type({self, a, b}));
+  return (in(self) + in(value)*in(a)*in(b)).to(in.result);
+}
+
+Tensor addcdiv_scaled(const Tensor& self, const Tensor& a, const Tensor& b, const Tensor& value) {
+  const Work in("addcdiv", "value", value, lazy::result_type({self, a, b}));
+  if (!is_differentiable(in.result)) return addcdiv(self, a, b);  // which says that integers are not divided so
+  return (in(self) + in(value)*in(a) / in(b)).to(in.result);
+}
+
+template <class F>
+void define_sum(nb::module_& m, nb::class_<Tensor>& tensor, const char* name, F&& f) {
+  m.def(name, f, nb::arg("input"), nb::arg("other"), nb::kw_only(), nb::arg("alpha"));
+  tensor.def(name, f, nb::arg("other"), nb::kw_only(), nb::arg("alpha"));
+}
+
+template <class F>
+void define_product(nb::module_& m, nb::class_<Tensor>& tensor, const char* name, F&& f) {
+  m.def(name, f, nb::arg("input"), nb::arg("tensor1"), nb::arg("tensor2"), nb::kw_only(), nb::arg("value"));
+  tensor.def(name, f, nb::arg("tensor1"), nb::arg("tensor2"), nb::kw_only(), nb::arg("value"));
+}
+
+}  // namespace
+
+void bind_factors(nb::module_& m, nb::class_<Tensor>& tensor) {
+  define_sum(m, tensor, "add", &add_scaled<1>);
+  for (const char* name : {"sub", "subtract"}) define_sum(m, tensor, name, &add_scaled<-1>);
+  define_product(m, tensor, "addcmul", &addcmul_scaled);
+  define_product(m, tensor, "addcdiv", &addcdiv_scaled);
 }
 
 }  // namespace smolder::python

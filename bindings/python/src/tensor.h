@@ -37,6 +37,8 @@ void bind_compile(nb::module_& m);
 void bind_runtime(nb::module_& m);
 /// Generated: an entry for each row of the op table.
 void bind_ops(nb::module_& m, nb::class_<Tensor>& tensor);
+/// Further forms of entries of that table: factors that are tensors.
+void bind_factors(nb::module_& m, nb::class_<Tensor>& tensor);
 /// Control flow that is recorded.
 void bind_control_flow(nb::module_& m);
 /// Captured graphs.

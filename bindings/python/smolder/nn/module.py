@@ -224,14 +224,14 @@ class Module(hooks.Hooks, State, _core._ModuleCall):
     # -- walks
 
     def named_modules(
-        self, memo: set[int] | None = None, prefix: str = "", remove_duplicate: bool = True
+        self, memo: set[Module] | None = None, prefix: str = "", remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Module]]:
-        """Path and module of this one and all below it, each once."""
+        """Path and module of this one and all below it, each once, but for those in memo, which the others join."""
         memo = set() if memo is None else memo
-        if id(self) in memo:
+        if self in memo:
             return
         if remove_duplicate:
-            memo.add(id(self))
+            memo.add(self)
         yield prefix, self
         for name, module in self._modules.items():
             if module is not None:
