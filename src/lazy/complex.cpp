@@ -242,15 +242,15 @@ Tensor near(const ComplexCall& c) {
 }
 
 /// An operand, in which integers, whose products would wrap, are of the dtype of the result's parts.
-Operand widened(const ComplexCall& c, size_t at) {
-  const Operand& o = c.operands[at];
-  if (o.kind() != Operand::kTensor || is_differentiable(o.meta()->dtype)) return o;
-  return Operand(Tensor(o.impl()).to(part_type(promoted(c.operands))));
+Tensor widened(const ComplexCall& c, size_t at) {
+  const Tensor t = c.tensor(at);
+  return is_differentiable(t.dtype()) ? t : t.to(part_type(promoted(c.operands)));
 }
 
 /// What add and sub with alpha add: a number stays one, by which no dtype is promoted.
 Tensor scaled(const ComplexCall& c) {
-  if (!is_complex_number(c.operands[1])) return mul(widened(c, 1), c.operands[2]);
+  if (c.operands[1].kind() != Operand::kTensor) return mul(c.operands[1], c.operands[2]);
+  if (!is_complex_number(c.operands[1])) return mul(Operand(widened(c, 1)), c.operands[2]);
   const Complex z = c.at(1);
   const double alpha = c.operands[2].number().to_double();
   return complex_number(z.re.number() * alpha, z.im.number() * alpha);
@@ -478,7 +478,7 @@ std::optional<Tensor> result_of(const ComplexCall& c) {
     case Op::kSubScaled:
       return sub(c.operands[0], Operand(scaled(c)));
     case Op::kAddcmul:
-      return c.tensor(0) + mul(Operand(mul(widened(c, 1), widened(c, 2))), c.operands[3]);
+      return c.tensor(0) + mul(Operand(widened(c, 1) * widened(c, 2)), c.operands[3]);
     case Op::kAddcdiv:
       return c.tensor(0) + mul(Operand(c.tensor(1) / c.tensor(2)), c.operands[3]);
     case Op::kTo:

@@ -691,6 +691,8 @@ def test_integers_beside_complex_numbers_are_scaled_without_wrapping():
     assert smolder.sub(z, whole, alpha=3).tolist() == [-764 + 2j, -21 + 3j]
     assert smolder.rsub(whole, z, alpha=3).tolist() == [-764 + 2j, -21 + 3j]
     assert smolder.addcmul(z, whole, whole).tolist() == [65026 + 2j, 49 + 3j]
+    assert smolder.addcmul(whole[0], whole[0], z).tolist() == [510 + 510j, 255 + 765j]
+    assert smolder.add(z, whole[0], alpha=2).tolist() == [511 + 2j, 510 + 3j]
 
 
 def test_sums_of_real_numbers_in_a_complex_dtype():

@@ -350,3 +350,13 @@ def test_sgd_without_momentum_has_no_state():
     p.grad = smolder.ones_like(p)
     optimizer.step()
     assert len(optimizer.state) == 0 and optimizer.state_dict()["state"] == {}
+
+
+def test_a_sparse_gradient_joins_the_momentum_of_dense_ones():
+    weight = nn.Parameter(smolder.tensor([1.0, -2.0, 3.0]))
+    optimizer = smolder.optim.SGD([weight], lr=0.1, momentum=0.5)
+    for grad in (None, smolder.sparse_coo_tensor([[0, 2]], [1.0, -1.0], (3,)), None):
+        weight.grad = 2 * weight.detach() if grad is None else grad
+        optimizer.step()
+    np.testing.assert_allclose(weight.tolist(), [0.38, -1.02, 1.66], rtol=1e-6)  # as torch
+    np.testing.assert_allclose(optimizer.state[weight]["momentum_buffer"].tolist(), [2.2, -3.8, 5.4], rtol=1e-6)

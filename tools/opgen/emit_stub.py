@@ -1,6 +1,7 @@
 """_core.pyi and __init__.pyi: the package as type checkers and editors see it. core.pyi has what is in no row."""
 
 import ast
+import re
 from pathlib import Path
 
 import describe
@@ -13,6 +14,9 @@ COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 OVERRIDES_OBJECT = ("eq", "ne")
 # Forms of methods that bindings/python/src/tensor.cpp binds beside those of the row: parameters and what they do.
 BESIDE = {"view": ("dtype: _dtype", "The bytes as elements of another dtype, in the same memory: docs/torch.md.")}
+
+# Numbers of functions that may be tensors too, which bindings/python/src/numbers.cpp binds, by row.
+FACTORS = {"add_scaled": "alpha", "sub_scaled": "alpha", "addcmul": "value", "addcdiv": "value"}
 
 
 def block(text, by):
@@ -53,6 +57,10 @@ def forms(rows, function):
             yield text + takes_out(row, text) if function else text, row
         if (more := spread(row, function)) is not None:
             yield more, row
+        if (factor := FACTORS.get(row.key)) is not None:
+            text = describe.parameters(row, function).replace("Tensor | _Number", "Tensor")
+            text = re.sub(rf"{factor}: _Number( = \d+)?", f"{factor}: Tensor", text)
+            yield text + takes_out(row, text) if function else text, row
 
 
 def overloads(name, rows, function):

@@ -67,6 +67,9 @@ class SGD(Optimizer):
         if options["weight_decay"] != 0:
             raise RuntimeError("add(sparse, dense) is not supported. Use add(dense, sparse) instead.")
         momentum, grad = options["momentum"], grad.detach()
+        begun = self.state[parameter].get("momentum_buffer") if parameter in self.state else None
+        if begun is not None and not begun.is_sparse:  # by a dense gradient, and it stays dense
+            return self._update(parameter, grad.to_dense(), options)
         grad = -grad if options["maximize"] else grad
         if momentum != 0:
             if self._skip is not None:
