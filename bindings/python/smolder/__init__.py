@@ -63,6 +63,7 @@ from smolder import amp as amp, backends as backends, cpu as cpu, cuda as cuda, 
 from smolder import linalg as linalg
 from smolder._old_linalg import *
 from smolder._lowrank import *
+from smolder._segments import *
 from smolder._statistics import *
 from smolder._along import *
 from smolder._fake_quantize import *
@@ -100,6 +101,7 @@ _LATER = {
     "nested",
     "overrides",
     "profiler",
+    "quasirandom",
     "signal",
     "sparse",
     "special",

@@ -17,6 +17,12 @@ KINDS = [
         "float8_e4m3fnuz float8_e5m2fnuz float8_e8m0fnu float4_e2m1fn_x2",
     ),
     (
+        "integers of fewer than 8 bits",
+        "elements take whole bytes",
+        "int8 or uint8, with shifts and masks",
+        "int1 int2 int3 int4 int5 int6 int7 uint1 uint2 uint3 uint4 uint5 uint6 uint7",
+    ),
+    (
         "sparse tensors of blocks",
         "sparse tensors are COO, CSR or CSC",
         "sparse_csr_tensor",

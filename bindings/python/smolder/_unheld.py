@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "chalf", "complex32", "float4_e2m1fn_x2", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz",
-    "float8_e8m0fnu", "qint8", "qint32", "quint2x4", "quint4x2", "quint8", "uint16", "uint32", "uint64",
+    "float8_e8m0fnu", "int1", "int2", "int3", "int4", "int5", "int6", "int7", "qint8", "qint32", "quint2x4", "quint4x2", "quint8",
+    "uint1", "uint2", "uint3", "uint4", "uint5", "uint6", "uint7", "uint16", "uint32", "uint64",
 ]  # fmt: skip
 
 _PARTS = {"complex32": "float16"}
@@ -86,6 +87,20 @@ quint8: UnheldDtype = UnheldDtype("quint8", 1)
 qint32: UnheldDtype = UnheldDtype("qint32", 4)
 quint4x2: UnheldDtype = UnheldDtype("quint4x2", 1)
 quint2x4: UnheldDtype = UnheldDtype("quint2x4", 1)
+int1: UnheldDtype = UnheldDtype("int1", 1)
+int2: UnheldDtype = UnheldDtype("int2", 1)
+int3: UnheldDtype = UnheldDtype("int3", 1)
+int4: UnheldDtype = UnheldDtype("int4", 1)
+int5: UnheldDtype = UnheldDtype("int5", 1)
+int6: UnheldDtype = UnheldDtype("int6", 1)
+int7: UnheldDtype = UnheldDtype("int7", 1)
+uint1: UnheldDtype = UnheldDtype("uint1", 1)
+uint2: UnheldDtype = UnheldDtype("uint2", 1)
+uint3: UnheldDtype = UnheldDtype("uint3", 1)
+uint4: UnheldDtype = UnheldDtype("uint4", 1)
+uint5: UnheldDtype = UnheldDtype("uint5", 1)
+uint6: UnheldDtype = UnheldDtype("uint6", 1)
+uint7: UnheldDtype = UnheldDtype("uint7", 1)
 
 
 def named(name):

@@ -15,7 +15,6 @@ _WHY = {
     "there is no TorchScript": "jit _jit_internal",
     "smolder.onnx.export writes the file": "onnx",
     "kernels are compiled from ops, and none are taken that Triton compiles": "library.wrap_triton",
-    "there is no table of direction numbers": "quasirandom",
     "sparse tensors are COO, CSR or CSC, and their products are made of index_select and index_add": "sparse",
     "nested tensors are of Smolder's own": "nested",
     "tensors are rectangular": "masked",
