@@ -34,7 +34,10 @@ if TYPE_CHECKING:
 
     from smolder._typing import PathLike
 
-__all__ = ["MAP_LOCATION", "add_safe_globals", "clear_safe_globals", "get_safe_globals", "load", "safe_globals", "save"]
+__all__ = [
+    "MAP_LOCATION", "add_safe_globals", "clear_safe_globals", "get_safe_globals", "load", "register_package", "safe_globals",
+    "save",
+]  # fmt: skip
 __dir__ = _listing(__name__)
 
 # What load's map_location may be, as programs annotate it.
@@ -51,6 +54,35 @@ _STORAGES = {getattr(_core, k): f"{v}Storage" for k, v in _STORAGES.items()}
 _OTHER_STORAGES = ("QInt8", "QUInt8", "QInt32")
 # Those whose storages have no type: torch writes bytes, and the dtype beside them.
 _UNTYPED = {n: getattr(_unheld, n) for n in ("uint16", "uint32", "uint64", "float8_e4m3fn", "float8_e5m2")}
+
+
+_packages: list[tuple[int, Any, Any]] = []  # of register_package, in the order in which they are asked
+_PRIORITIES = {"cpu": 10, "cuda": 20}  # torch's, of the devices that are here
+
+
+def register_package(priority: int, tagger: Any, deserializer: Any) -> None:
+    """Says where storages belong: for devices that are not here, and, where priority is low, for those that are.
+
+    tagger(storage) names the device that a file shall tell, or gives None; deserializer(storage, location) puts a
+    storage of a file, which has cpu() and cuda(), where it shall be, and returns it, or gives None. The first that
+    does not give None, by priority, decides; the CPU has 10, CUDA 20.
+    """
+    _packages.append((priority, tagger, deserializer))
+    _packages.sort(key=lambda package: package[0])
+
+
+def _tag(tensor):
+    """The device of a tensor as a file tells it."""
+    own = str(tensor.device)
+    before = _PRIORITIES.get(tensor.device.type, float("inf"))
+    tags = (tagger(tensor.untyped_storage()) for priority, tagger, _ in _packages if priority < before)
+    return next((tag for tag in tags if tag is not None), own)
+
+
+def _is_restored(storage, location, kind):
+    """Whether a package put a storage where it shall be."""
+    before = _PRIORITIES.get(kind, float("inf"))
+    return any(put(storage, location) is not None for priority, _, put in _packages if priority < before)
 
 
 # -- writing
@@ -138,9 +170,9 @@ class _Pickler(pickle._Pickler):  # the one in C imports what it names
             elements = size // tensor.itemsize  # which the holder may have as pairs of parts
             where = tensor.storage_offset(), tuple(tensor.shape), tensor.stride()
             if isinstance(tensor.dtype, _unheld.UnheldDtype):
-                storage = ("storage", _UNTYPED_STORAGE, key, str(tensor.device), size)
+                storage = ("storage", _UNTYPED_STORAGE, key, _tag(tensor), size)
                 return _REBUILD_UNTYPED, (_PersistentStorage(storage), *where, False, OrderedDict(), tensor.dtype)
-            storage = ("storage", _TYPED_STORAGES[tensor.dtype], key, str(tensor.device), elements)
+            storage = ("storage", _TYPED_STORAGES[tensor.dtype], key, _tag(tensor), elements)
             parts = _REBUILD_TENSOR, (_PersistentStorage(storage), *where, tensor.requires_grad, OrderedDict())
         if not state and type(tensor) in (Tensor, Parameter):
             return parts
@@ -368,7 +400,9 @@ def _restore_location(location, map_location, storage):
             return
         target = location
     kind = str(target).partition(":")[0]
-    if kind not in ("cpu", "cuda"):
+    if _packages and _is_restored(storage, target, kind):
+        return
+    if kind not in _PRIORITIES:
         raise RuntimeError(f"don't know how to restore data location of a storage (tagged with {target})")
     if kind == "cuda" and not _core._cuda_is_available():
         raise RuntimeError(

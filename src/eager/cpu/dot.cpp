@@ -1,4 +1,5 @@
 // The primitive dot, through the matrix product of matmul.h.
+#include <algorithm>
 #include <cstring>
 
 #include "smolder/eager/cpu/kernels.h"
@@ -21,16 +22,16 @@ int64_t batch_offset(const TensorView& v, int64_t i) {
   return offset;
 }
 
-/// Whether one stride walks all batches of `v`, and which.
-bool batch_stride(const TensorView& v, int64_t& stride) {
+/// How many of the last batches of `v` one stride walks, and which.
+int64_t walked_batches(const TensorView& v, int64_t& stride) {
   int64_t walked = 1;  // batches of the axes seen so far
   for (int a = v.shape.size() - 3; a >= 0; --a) {
     if (v.shape[a] == 1) continue;
     if (walked == 1) stride = v.strides[a];
-    if (v.strides[a] != stride * walked) return false;
+    if (v.strides[a] != stride * walked) break;
     walked *= v.shape[a];
   }
-  return true;
+  return walked;
 }
 
 /// The elements of a bias in order, in memory of `holder` if they do not lie so. Null where there is none.
@@ -62,14 +63,14 @@ void multiply(const TensorView& a, const TensorView& b, const TensorView* bias, 
   int64_t batches = 1;
   for (int i = 0; i < rank - 2; ++i) batches *= c.shape[i];
   if (batches == 0 || d.m == 0 || d.n == 0) return;
-  const bool one_walk =
-      batch_stride(a, d.a_batch_stride) && batch_stride(b, d.b_batch_stride) && batch_stride(c, d.c_batch_stride);
+  // Each walks whole axes, so that the least of them divides the others.
+  d.batch = std::min(
+      {walked_batches(a, d.a_batch_stride), walked_batches(b, d.b_batch_stride), walked_batches(c, d.c_batch_stride)});
   const auto at = [](const TensorView& v, int64_t i) {
     return static_cast<char*>(v.data) + batch_offset(v, i) * static_cast<int64_t>(itemsize(v.dtype));
   };
-  d.batch = one_walk ? batches : 1;
   const auto product = Matmul::get(d);
-  for (int64_t i = 0; i < (one_walk ? 1 : batches); ++i) product->run(at(a, i), at(b, i), at(c, i), added);
+  for (int64_t i = 0; i < batches; i += d.batch) product->run(at(a, i), at(b, i), at(c, i), added);
 }
 
 }  // namespace

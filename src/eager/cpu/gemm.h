@@ -22,6 +22,8 @@ inline constexpr int kMaxRows = 8;           ///< largest `Kernels::mr`
 inline constexpr int kMaxVectors = 3;        ///< largest `Kernels::nv`
 inline constexpr int kMaxTile = 8 * 3 * 16;  ///< elements of the largest tile
 inline constexpr int kSkinnyRows = 4;        ///< rows of X up to which `Kernels::skinny` serves
+inline constexpr int kSmallElements = 512;   ///< of an item that `Kernels::small` holds at a time
+inline constexpr int kMaxWidth = 16;         ///< largest `Kernels::width`
 
 constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -100,6 +102,20 @@ struct Skinny {
   int64_t sums_row;
 };
 
+/// A batch of products whose rows and columns fill no vector: c[i*c_batch + r*c_row + j] is the sum over p of
+/// a[i*a_batch + r*a_row + p*a_col] * b[i*b_batch + p*b_row + j*b_col]. The lanes of a vector are items of the batch. m
+/// * n is at most kSmallElements / 8.
+template <class T>
+struct Small {
+  const T* a;
+  int64_t a_batch, a_row, a_col;
+  const T* b;
+  int64_t b_batch, b_row, b_col;
+  T* c;
+  int64_t c_batch, c_row;
+  int64_t batch, m, n, k;
+};
+
 /// The functions of one instruction set for element type T (float or double).
 template <class T>
 struct Kernels {
@@ -112,6 +128,7 @@ struct Kernels {
   void (*pack)(const Pack<T>&);
   void (*copy_rows)(const CopyRows<T>&);
   void (*skinny)(const Skinny<T>&);
+  void (*small)(const Small<T>&);
 };
 
 /// The table this machine runs best, chosen at first use. SMOLDER_CPU_ISA=avx512, avx2 or portable lowers

@@ -335,6 +335,72 @@ SMOLDER_GEMM_ENTRY(copy_rows, CopyRows)
 SMOLDER_GEMM_ENTRY(skinny, Skinny)
 #undef SMOLDER_GEMM_ENTRY
 
+/// Copies a matrix of each of `items` items to dst[(r*cols + c)*W + item]; lanes past them are unspecified.
+template <class T>
+void gather_items(const T* src, int64_t batch, int64_t row, int64_t col, int64_t rows, int64_t cols, int64_t items,
+                  T* dst) {
+  using S = Simd<T>;
+  constexpr int64_t W = S::W, kTurn = S::template kTurn<T>;
+  // The longer run of neighbours is turned by vectors.
+  const bool along_row = col == 1, turns = items == W && (along_row ? cols : row == 1 ? rows : 0) >= kTurn;
+  const int64_t runs = along_row ? rows : cols, run = along_row ? row : col, length = along_row ? cols : rows;
+  const int64_t first = (along_row ? cols : 1) * W, pitch = (along_row ? 1 : cols) * W;
+  const int64_t turned = turns ? length / kTurn * kTurn : 0, step = along_row ? col : row;
+  for (int64_t r = 0; r < runs; ++r) {
+    T* const to = dst + r * first;
+    for (int64_t p = 0; p < turned; p += kTurn) {
+      const T* from[W];
+      for (int64_t i = 0; i < W; ++i) from[i] = src + i * batch + r * run + p;
+      S::turn(from, to + p * pitch, pitch);
+    }
+    for (int64_t i = 0; i < items && turned < length; ++i) {
+      const T* const from = src + i * batch + r * run;
+      for (int64_t p = turned; p < length; ++p) to[p * pitch + i] = from[p * step];
+    }
+  }
+}
+
+template <class T>
+void small(const Small<T>& s) {
+  using S = Simd<T>;
+  using V = typename S::V;
+  constexpr int64_t W = S::W;
+  static_assert(W <= kMaxWidth);
+  // Of each item: as much of k as fits, the sums of this chunk of k, and those of the chunks before.
+  const int64_t outputs = s.m * s.n, room = (kSmallElements - 2 * outputs) / (s.m + s.n);
+  alignas(64) T memory[kSmallElements * W];
+  T *const chunk = memory, *const total = chunk + outputs * W, *const a = total + outputs * W,
+           *const b = a + s.m * room * W;
+  for (int64_t first = 0; first < s.batch; first += W) {
+    const int64_t items = s.batch - first < W ? s.batch - first : W;
+    for (int64_t k0 = 0; k0 < s.k;) {
+      const int64_t in = k0 % kChunk, left = s.k - k0 < kChunk - in ? s.k - k0 : kChunk - in;
+      const int64_t k = left < room ? left : room;
+      gather_items<T>(s.a + first * s.a_batch + k0 * s.a_col, s.a_batch, s.a_row, s.a_col, s.m, k, items, a);
+      gather_items<T>(s.b + first * s.b_batch + k0 * s.b_row, s.b_batch, s.b_row, s.b_col, k, s.n, items, b);
+      k0 += k;
+      const bool ends = k == left;
+      for (int64_t i = 0; i < s.m; ++i) {
+        for (int64_t j = 0; j < s.n; ++j) {
+          const int64_t at = (i * s.n + j) * W;
+          V sum = in == 0 ? S::zero() : S::load(chunk + at);
+          for (int64_t p = 0; p < k; ++p)
+            sum = S::fma(S::load(a + (i * k + p) * W), S::load(b + (p * s.n + j) * W), sum);
+          if (ends) S::store(total + at, k0 <= kChunk ? sum : S::add(S::load(total + at), sum));
+          if (!ends) S::store(chunk + at, sum);
+        }
+      }
+    }
+    for (int64_t item = 0; item < items; ++item) {
+      T* const to = s.c + (first + item) * s.c_batch;
+      const T* from = total + item;
+      for (int64_t i = 0; i < s.m; ++i) {
+        for (int64_t j = 0; j < s.n; ++j, from += W) to[i * s.c_row + j] = *from;
+      }
+    }
+  }
+}
+
 template <class T, int R>
 constexpr void fill_tiles(Kernels<T>& table) {
   table.tile[R - 1][0] = tile<T, R, 1>;
@@ -348,7 +414,7 @@ template <class T>
 constexpr Kernels<T> make_kernels(const char* isa) {
   using S = Simd<T>;
   static_assert(S::kRows <= kMaxRows && S::kVectors <= kMaxVectors && S::kRows * S::kVectors * S::W <= kMaxTile);
-  Kernels<T> table{isa, S::W, S::kRows, S::kVectors, {}, finish<T>, pack<T>, copy_rows<T>, skinny<T>};
+  Kernels<T> table{isa, S::W, S::kRows, S::kVectors, {}, finish<T>, pack<T>, copy_rows<T>, skinny<T>, small<T>};
   fill_tiles<T, S::kRows>(table);
   return table;
 }

@@ -39,6 +39,9 @@ constexpr double kSerialCycles = 20e3, kUnevenCycles = 2e6;
 /// elements of them that a thread adds.
 constexpr int64_t kChunkResult = 1 << 18, kChunkSums = 4 << 20, kAddGrain = 4096;
 
+/// Products of rows and columns up to kSkinnyRows are small, and of fewer outputs and multiply-adds than these.
+constexpr int64_t kSmallOutputs = 64, kSmallWork = 256;
+
 /// Tiles whose sums are finished at a time: transposing takes squares of vectors, which have more rows than a tile.
 constexpr int64_t kTilesTogether = 2;
 
@@ -445,10 +448,42 @@ void FloatMatmul<T>::finish(const Item& at, const T* sums, int64_t sums_row, int
                    desc_.c_row, swapped, bias, desc_.epilogue == E::kBiasRelu});
 }
 
+/// A batch of products whose rows and columns fill no vector: items side by side do.
+template <class T>
+class SmallMatmul final : public Matmul {
+ public:
+  SmallMatmul(const MatmulDesc& desc, const gemm::Kernels<T>& kernels) : Matmul(desc), kernels_(kernels) {}
+
+  static bool serves(const MatmulDesc& d, const gemm::Kernels<T>& kernels) {
+    const bool is_small = std::max(d.m, d.n) <= gemm::kSkinnyRows || d.m * d.n * (d.k + 1) <= kSmallWork;
+    return is_small && std::min(d.m, d.n) <= gemm::kSkinnyRows && d.m * d.n <= kSmallOutputs &&
+           kernels.width <= d.batch && d.k > 0 && !is_half(d.dtype) && d.epilogue == MatmulDesc::Epilogue::kNone;
+  }
+
+  void run(const void* a, const void* b, void* c, const void* /*bias*/) const override {
+    const MatmulDesc& d = desc_;
+    const auto items = [&](int64_t begin, int64_t end) {
+      kernels_.small({static_cast<const T*>(a) + begin * d.a_batch_stride, d.a_batch_stride, d.a_row, d.a_col,
+                      static_cast<const T*>(b) + begin * d.b_batch_stride, d.b_batch_stride, d.b_row, d.b_col,
+                      static_cast<T*>(c) + begin * d.c_batch_stride, d.c_batch_stride, d.c_row, end - begin, d.m, d.n,
+                      d.k});
+    };
+    // About a cycle for each element that is gathered or scattered.
+    const int64_t elements = d.m * d.k + d.k * d.n + d.m * d.n;
+    const int64_t grain = std::max<int64_t>(kernels_.width, static_cast<int64_t>(kSerialCycles) / 2 / elements);
+    if (d.batch <= 2 * grain) return items(0, d.batch);
+    parallel_for(d.batch, grain, items);
+  }
+
+ private:
+  const gemm::Kernels<T>& kernels_;
+};
+
 }  // namespace
 
 template <class T>
 std::shared_ptr<const Matmul> make_float_matmul(const MatmulDesc& desc, const gemm::Kernels<T>& kernels) {
+  if (SmallMatmul<T>::serves(desc, kernels)) return std::make_shared<SmallMatmul<T>>(desc, kernels);
   return std::make_shared<FloatMatmul<T>>(desc, kernels);
 }
 template std::shared_ptr<const Matmul> make_float_matmul(const MatmulDesc&, const gemm::Kernels<float>&);
