@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <mutex>
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
@@ -161,9 +162,38 @@ void write(TensorImpl* impl, const Tensor& source) {
   if (g_rebase) g_rebase(impl, source.impl());
 }
 
-/// The steps of a view, of shape `to`, that was made by one more of `input`.
+/// Which axes of its input those of a step's result are; none where it does more than to order them.
+std::optional<Dims> ordered_axes(ir::Op op, std::span<const int64_t> attrs, int rank) {
+  Dims out = Dims::filled(rank, 0);
+  for (int i = 0; i < rank; ++i) out[i] = i;
+  if (op == ir::Op::kTranspose) {
+    if (rank > 0) std::swap(out[normalize_axis(attrs[0], rank)], out[normalize_axis(attrs[1], rank)]);
+    return out;
+  }
+  if (op != ir::Op::kPermute) return std::nullopt;
+  for (int i = 0; i < rank; ++i) out[i] = normalize_axis(attrs[1 + i], rank);
+  return out;
+}
+
+/// The steps of a view, of shape `to`, that was made by one more of `input`. Two orders of axes that follow each other
+/// are one, and two reshapes are the last: a tensor that replaces itself by a view at every turn keeps its few steps.
 std::shared_ptr<const ViewStep> one_more(std::shared_ptr<const ViewStep> before, ir::Op op, std::vector<int64_t> attrs,
                                          const ir::Meta* input, const Dims& to) {
+  if (before && op == ir::Op::kReshape && before->op == ir::Op::kReshape) {
+    input = before->input;
+    before = before->before;
+  } else if (before) {
+    const int rank = to.size();
+    const std::optional<Dims> axes = ordered_axes(op, attrs, rank),
+                              first = axes ? ordered_axes(before->op, before->attrs, rank) : std::nullopt;
+    if (first) {
+      op = ir::Op::kPermute;
+      attrs = {rank};
+      for (const int64_t a : *axes) attrs.push_back((*first)[a]);
+      input = before->input;
+      before = before->before;
+    }
+  }
   auto step = std::make_shared<ViewStep>(op, std::move(attrs), input);
   step->layout = layout_after(*step, before ? before->layout : Layout{contiguous_strides(input->shape)}, to);
   step->before = std::move(before);

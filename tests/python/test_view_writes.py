@@ -4,6 +4,7 @@ import gc
 import math
 import re
 
+import numpy
 import pytest
 from conftest import NUMPY
 
@@ -217,3 +218,28 @@ def test_repeated_elements_are_not_written():
         with pytest.raises(RuntimeError, match="more than one element of the written-to tensor refers to a single"):
             write()
     assert x.tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("view", "plain"),
+    [
+        (lambda x: x.permute(1, 2, 0), lambda x: x.transpose(1, 2, 0)),
+        (lambda x: x.transpose(0, 2), lambda x: x.transpose(2, 1, 0)),
+        (lambda x: x.view(4, 3, 2), lambda x: x.reshape(4, 3, 2)),
+    ],
+    ids=["permute", "transpose", "view"],
+)
+def test_a_tensor_that_becomes_a_view_of_itself_at_every_step_compiles_nothing_more(view, plain):
+    x = numpy.arange(24, dtype=numpy.float32).reshape(2, 3, 4)
+    state, whole = smolder.tensor(x), None
+    for turn in range(18):
+        if turn == 12:
+            smolder.wait_for_compiles()
+            before = smolder.metrics()["counters"]["plans.compiled"]
+        state, x = view(state), plain(x) * 2 + 1
+        whole = state if whole is None else whole
+        state.mul_(2).add_(1)
+        assert state.sum().item() == x.sum()
+    smolder.wait_for_compiles()
+    assert smolder.metrics()["counters"]["plans.compiled"] == before
+    assert state.tolist() == x.tolist() and whole.sum().item() == x.sum()

@@ -62,6 +62,7 @@ MODULES = [
     "smolder.special",
     "smolder.signal.windows",
     "smolder.random",
+    "smolder.quasirandom",
     "smolder.library",
     "smolder.export",
     "smolder.fx",

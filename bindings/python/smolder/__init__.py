@@ -81,7 +81,9 @@ from smolder.memory import memory_summary as memory_summary
 
 del assign, backward, dtype_named, from_numpy_copy, grad  # reached as smolder.autograd and Tensor methods
 
-__all__ = [_name for _name in dir() if not _name.startswith("_")]
+# Integers of fewer than 8 bits are names alone, which the list of names has no room for.
+_UNLISTED = {f"{_kind}{_bits}" for _kind in ("int", "uint") for _bits in range(1, 8)}
+__all__ = [_name for _name in dir() if not _name.startswith("_") and _name not in _UNLISTED]
 
 # Modules that few programs ask for: each is imported when it is first named.
 _LATER = {
