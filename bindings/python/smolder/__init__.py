@@ -81,8 +81,8 @@ from smolder.memory import memory_summary as memory_summary
 
 del assign, backward, dtype_named, from_numpy_copy, grad  # reached as smolder.autograd and Tensor methods
 
-# Integers of fewer than 8 bits are names alone, which the list of names has no room for.
-_UNLISTED = {f"{_kind}{_bits}" for _kind in ("int", "uint") for _bits in range(1, 8)}
+# These dtypes are names alone, which the list of names has no room for.
+_UNLISTED = {f"{kind}{bits}" for kind in ("int", "uint") for bits in "1234567"} | {"quint2x4", "quint4x2"}
 __all__ = [_name for _name in dir() if not _name.startswith("_") and _name not in _UNLISTED]
 
 # Modules that few programs ask for: each is imported when it is first named.

@@ -55,7 +55,9 @@ def segment_reduce(
     if begins.dim() != axis + 1:
         raise RuntimeError(f"segment_reduce(): Expected axis to be the last dimension of lengths but got {axis}.")
     if begins.shape[:-1] != lead:
-        raise RuntimeError(f"segment_reduce(): lengths or offsets of {tuple(begins.shape)} do not begin as data's {lead}")
+        raise RuntimeError(
+            f"segment_reduce(): lengths or offsets of {tuple(begins.shape)} do not begin as data's {lead}"
+        )
     if not data.dtype.is_floating_point:
         raise NotImplementedError(f"segment_reduce(): not implemented for {data.dtype}")
     segments = begins.shape[-1] - 1

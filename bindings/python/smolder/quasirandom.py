@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import numpy
 
 from smolder import _core
-from smolder._names import listing as _listing
-from smolder._types import get_default_dtype
 from smolder._core import Generator
 from smolder._creation import from_numpy
+from smolder._names import listing as _listing
+from smolder._types import get_default_dtype
 
 if TYPE_CHECKING:
     from typing import Any, Self
