@@ -591,3 +591,23 @@ def test_tensors_of_two_dtypes_in_one_storage_are_refused_when_they_are_saved():
     x = smolder.tensor([1 + 2j, 3 - 1j])
     with pytest.raises(RuntimeError, match="view the same data as different types"):
         saved([x, x.real])
+
+
+def test_packages_say_where_storages_belong(monkeypatch):
+    from smolder import serialization
+
+    monkeypatch.setattr(serialization, "_packages", [])
+    asked = []
+    serialization.register_package(30, lambda storage: "late", lambda storage, location: None)
+    serialization.register_package(
+        5, lambda storage: "moon:1" if storage.nbytes() == 12 else None, lambda *given: asked.append(given[1])
+    )
+    file = saved({"far": smolder.arange(3.0), "near": smolder.arange(2.0)})
+    with pytest.raises(RuntimeError, match=r"restore data location of a storage \(tagged with moon:1\)"):
+        smolder.load(io.BytesIO(file))
+    assert asked == ["moon:1"]
+    serialization.register_package(
+        6, lambda storage: None, lambda storage, where: storage.cpu() if ":" in where else None
+    )
+    back = smolder.load(io.BytesIO(file))
+    assert back["far"].tolist() == [0, 1, 2] and back["near"].tolist() == [0, 1] and asked == ["moon:1"] * 2 + ["cpu"]
