@@ -81,9 +81,7 @@ from smolder.memory import memory_summary as memory_summary
 
 del assign, backward, dtype_named, from_numpy_copy, grad  # reached as smolder.autograd and Tensor methods
 
-# These dtypes are names alone, which the list of names has no room for.
-_UNLISTED = {f"{kind}{bits}" for kind in ("int", "uint") for bits in "1234567"} | {"quint2x4", "quint4x2"}
-__all__ = [_name for _name in dir() if not _name.startswith("_") and _name not in _UNLISTED]
+__all__ = [_name for _name in dir() if not _name.startswith("_")]
 
 # Modules that few programs ask for: each is imported when it is first named.
 _LATER = {
@@ -126,6 +124,8 @@ def __getattr__(name):
         return module if name in _LATER else getattr(module, name)
     if name.endswith("_") and not name.startswith("_") and hasattr(_core.Tensor, name):
         return getattr(_core.Tensor, name)  # exp_(x) is x.exp_()
-    from smolder._missing import missing
+    from smolder import _missing, _unheld
 
-    raise missing("smolder", name)
+    if isinstance(named := getattr(_unheld, name, None), _unheld.UnheldDtype):
+        return named  # of those that the list of names has no room for
+    raise _missing.missing("smolder", name)

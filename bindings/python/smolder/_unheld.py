@@ -13,8 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "chalf", "complex32", "float4_e2m1fn_x2", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz",
-    "float8_e8m0fnu", "int1", "int2", "int3", "int4", "int5", "int6", "int7", "qint8", "qint32", "quint2x4", "quint4x2", "quint8",
-    "uint1", "uint2", "uint3", "uint4", "uint5", "uint6", "uint7", "uint16", "uint32", "uint64",
+    "float8_e8m0fnu", "qint8", "qint32", "quint8", "uint16", "uint32", "uint64",
 ]  # fmt: skip
 
 _PARTS = {"complex32": "float16"}
