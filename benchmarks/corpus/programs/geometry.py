@@ -181,3 +181,35 @@ def point_net(device, small):
     model = draw.weights(Net())
     x, y = draw.normal(batch, 3, points), draw.integers(10, batch)
     return training(model, torch.optim.Adam(model.parameters(), lr=1e-3), lambda m: F.cross_entropy(m(x), y))
+
+
+@program("geometry")
+def splatting(device, small):
+    """Ellipses blended over each other until they are a picture (after Kerbl et al., 2023)."""
+    ellipses, size = (5, 6) if small else (64, 32)
+    draw = Draw(device)
+    place, colour = draw.uniform(ellipses, 2), draw.uniform(ellipses, 3)
+    width, turn, cover = draw.normal(ellipses, 2, scale=0.1) - 3, draw.normal(ellipses), draw.normal(ellipses)
+    shapes = [x.requires_grad_() for x in (place, colour, width, turn, cover)]
+    axis = torch.linspace(0, 1, size, device=device)
+    points = torch.cartesian_prod(axis, axis)
+    picture = torch.stack([points[:, 0], points[:, 1], (points[:, 0] * 6).sin().abs()], -1)
+    optimizer = torch.optim.Adam(shapes, lr=1e-2)
+
+    def step():
+        cosine, sine = turn.cos(), turn.sin()
+        rotation = torch.stack([torch.stack([cosine, -sine], -1), torch.stack([sine, cosine], -1)], -2)
+        root = rotation @ torch.diag_embed(width.exp())
+        inverse = torch.inverse(root @ root.transpose(1, 2) + 1e-4 * torch.eye(2, device=device))
+        away = points[:, None] - place
+        distance = torch.einsum("pni,nij,pnj->pn", away, inverse, away)
+        alpha = (cover.sigmoid() * torch.exp(-0.5 * distance)).clamp(max=0.99)
+        through = torch.cumprod(1 - alpha, 1)
+        through = torch.cat([torch.ones_like(through[:, :1]), through[:, :-1]], 1)
+        loss = F.mse_loss((alpha * through) @ colour, picture)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    return step
