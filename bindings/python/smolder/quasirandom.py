@@ -65,7 +65,9 @@ class SobolEngine:
     def __init__(self, dimension: int, scramble: bool = False, seed: int | None = None) -> None:
         if dimension > self.MAXDIM or dimension < 1:
             raise ValueError(f"Supported range of dimensionality for SobolEngine is [1, {self.MAXDIM}]")
-        self.seed, self.scramble, self.dimension = seed, scramble, dimension
+        self.seed: int | None = seed
+        self.scramble: bool = scramble
+        self.dimension: int = dimension
         state = _directions(dimension, self.MAXBIT)
         shift = numpy.zeros(dimension, numpy.int64)
         if scramble:
