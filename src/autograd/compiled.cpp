@@ -307,6 +307,7 @@ std::vector<Tensor> CompiledStep::make(Call& call) const {
     TensorImpl* const impl = out.back().impl();
     impl->inference = m.inference;
     impl->origin = m.origin;
+    if (!m.order.empty()) impl->order = std::make_unique<const Dims>(m.order);
     if (m.of_made >= 0 || m.of_input >= 0) {
       TensorImpl* const base = (m.of_made >= 0 ? out[m.of_made] : call.inputs[m.of_input]).impl();
       base->refs.fetch_add(1, std::memory_order_relaxed);
@@ -397,6 +398,7 @@ int StepCapture::make(TensorImpl* impl) {
   m.value = source_of(impl->value);
   m.origin = impl->origin;
   m.inference = impl->inference;
+  if (impl->order) m.order = *impl->order;
   if (impl->requires_grad) {
     if (!grad_fn_of(impl)) stop("a new leaf that requires a gradient");
     m.output = static_cast<int>(step_->outputs_.size());

@@ -64,6 +64,7 @@ class CompiledStep : public std::enable_shared_from_this<CompiledStep> {
     lazy::ValueSource value;
     int of_made = -1, of_input = -1;
     std::shared_ptr<const lazy::ViewStep> steps;
+    Dims order;  ///< of its dimensions in memory; none where that is row-major
     lazy::ViewOrigin origin = lazy::ViewOrigin::kOrdinary;
     bool detached = false, inference = false;
     int output = -1;  ///< of the node in the history; none when it requires no gradient

@@ -14,6 +14,7 @@
 #include "smolder/lazy/branch.h"
 #include "smolder/lazy/ops.h"  // generated
 #include "smolder/lazy/record.h"
+#include "smolder/lazy/result_layout.h"
 #include "smolder/lazy/storage.h"
 #include "smolder/lazy/view.h"
 
@@ -332,7 +333,9 @@ class Run {
     const Tensor before = leaf.grad();
     Tensor& variable = const_cast<Tensor&>(leaf);
     if (!before.defined()) {
-      variable.set_grad(own_handle(grad, create_));
+      const Tensor own = own_handle(grad, create_);
+      lazy::lay_out_gradient(own, leaf);
+      variable.set_grad(own);
     } else if (create_ || sparse_parts(before)) {
       variable.set_grad(add_gradients(before, grad));
     } else {

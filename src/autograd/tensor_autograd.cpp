@@ -12,6 +12,7 @@
 #include "smolder/lazy/batch.h"
 #include "smolder/lazy/capture.h"
 #include "smolder/lazy/record.h"
+#include "smolder/lazy/result_layout.h"
 #include "smolder/lazy/storage.h"
 #include "smolder/lazy/view.h"
 
@@ -62,7 +63,7 @@ Tensor moved(const Tensor& t, Device where, bool goes_on) {
 struct Move : Function<Move> {
   static Tensor forward(FunctionContext& ctx, const Tensor& t, Device where, bool goes_on) {
     ctx.saved_data["from"] = t.device();
-    return moved(t, where, goes_on);
+    return lazy::lay_out_as(moved(t, where, goes_on), t);
   }
   static std::vector<Tensor> backward(FunctionContext& ctx, const std::vector<Tensor>& grads) {
     return {grads[0].to(std::any_cast<Device>(ctx.saved_data["from"])), {}, {}};

@@ -7,6 +7,7 @@
 #include "smolder/core/error.h"
 #include "smolder/core/per_thread.h"
 #include "smolder/lazy/ops.h"  // generated
+#include "smolder/lazy/result_layout.h"
 #include "smolder/lazy/view.h"
 
 namespace smolder::lazy {
@@ -141,7 +142,7 @@ void delete_elements(Value* value) noexcept { delete static_cast<BatchedValue*>(
 
 Tensor batched_like(const Tensor& like, Tensor made) {
   const BatchedValue* const b = batched(like.impl());
-  if (!b) return made;
+  if (!b) return lay_out_as(std::move(made), like);
   check_alive(*b);
   const AtLevel below(b->level - 1);
   Tensor all = batched_like(b->elements, std::move(made));

@@ -116,7 +116,7 @@ Tensor group_norm(const Tensor& input, int64_t num_groups, const Tensor& weight,
   const int64_t groups = input.size(0) * num_groups, n = input.numel() / groups;
   // In the compute type, so that halves are rounded once.
   const Tensor normal = layer_norm(reshape(input.to(compute_type(input.dtype())), {groups, n}), {n}, {}, {}, eps);
-  return affine(reshape(normal, input.shape()), weight, bias).to(input.dtype());
+  return in_format_of(affine(reshape(normal, input.shape()), weight, bias).to(input.dtype()), input);
 }
 
 Tensor rms_norm(const Tensor& input, const Dims& normalized_shape, const Tensor& weight, std::optional<double> eps) {
@@ -132,7 +132,7 @@ Tensor rms_norm(const Tensor& input, const Dims& normalized_shape, const Tensor&
   const Tensor x = input.to(wide);
   const Tensor square = mean(x * x, ir::last_axes(normalized_shape.size()), true);
   const Tensor y = x * rsqrt(square + eps.value_or(smallest));
-  return (weight.defined() ? y * weight : y).to(input.dtype());
+  return in_format_of((weight.defined() ? y * weight : y).to(input.dtype()), input);
 }
 
 }  // namespace smolder::lazy

@@ -90,8 +90,11 @@ Tensor attention_broadcast(const Tensor& query, const Tensor& key, const Tensor&
                                       leading(value.shape()), kName);
   // A mask may be float32 whatever the operands are.
   const bool is_wide = attn_mask.defined() && attn_mask.dtype() == DType::kFloat32;
-  return attention(with_leading(query, batch), with_leading(key, batch), with_leading(value, batch),
-                   is_wide ? attn_mask.to(query.dtype()) : attn_mask, scale, is_causal);
+  const Tensor q = with_leading(query, batch), k = with_leading(key, batch), v = with_leading(value, batch);
+  const Tensor out = attention(q, k, v, is_wide ? attn_mask.to(query.dtype()) : attn_mask, scale, is_causal);
+  const bool broadcasts = q.impl() != query.impl() || k.impl() != key.impl() || v.impl() != value.impl();
+  if (!broadcasts) lay_out_attention(out, query, key, value);
+  return out;
 }
 
 Tensor reduced(const Tensor& loss, std::string_view reduction) {

@@ -10,6 +10,7 @@
 
 #include "smolder/core/scalar.h"
 #include "smolder/lazy/record.h"
+#include "smolder/lazy/result_layout.h"
 #include "smolder/lazy/strides.h"
 #include "smolder/lazy/tensor.h"
 

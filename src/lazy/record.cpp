@@ -23,6 +23,7 @@
 #include "smolder/lazy/known.h"
 #include "smolder/lazy/ops.h"
 #include "smolder/lazy/recompute.h"
+#include "smolder/lazy/result_layout.h"
 #include "smolder/lazy/run_op.h"
 #include "smolder/lazy/step_log.h"
 #include "smolder/lazy/storage.h"
@@ -127,6 +128,7 @@ struct Call {
   bool mixed = false;    ///< they are on several devices
   bool batched = false;  ///< some are elements of a batch
   bool complex = false;  ///< some are complex
+  bool windows = false;  ///< some may lie otherwise than in row-major order
   Device device = {};
 
   void look_at_operands() {
@@ -139,6 +141,7 @@ struct Call {
       external |= v->external;
       batched |= v->batched;
       complex |= is_complex(v->meta->dtype);
+      windows |= impl->may_be_window();
       requires_grad |= impl->requires_grad;
       if (!first) first = v;
       mixed |= v->device != first->device;
@@ -355,10 +358,7 @@ void record_batched(const Call& c) {
   finish(call);
 }
 
-inline void record_call(Call c) {
-  if (default_dtype() != DType::kFloat32 && record_in_default_dtype(c)) [[unlikely]]
-    return;
-  c.look_at_operands();
+inline void record_seen(const Call& c) {
   if (c.complex && c.op != ir::Op::kViewAsReal) [[unlikely]]
     return record_complex(c.op, c.operands, c.attrs, c.outputs);
   if (c.batched) [[unlikely]]
@@ -369,6 +369,15 @@ inline void record_call(Call c) {
     return record_external(c);
   record_known(c);
   finish(c);
+}
+
+inline void record_call(Call c) {
+  if (default_dtype() != DType::kFloat32 && record_in_default_dtype(c)) [[unlikely]]
+    return;
+  c.look_at_operands();
+  record_seen(c);
+  if (c.windows && !ir::info(c.op).flags.view) [[unlikely]]
+    lay_out(c.op, c.operands, {c.outputs, ir::info(c.op).num_outputs});
 }
 
 /// Where the default dtype is not float32: whether it changed the operands, and recorded the op of those.

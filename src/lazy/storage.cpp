@@ -64,7 +64,9 @@ void take_back(TensorImpl* owner) {
     static Counter& taken = counter("storage.taken");
     taken.add();
   }
-  owner->value = adopt(std::move(owner->external->buffer), owner->value->meta, owner->value->device);
+  const ir::Meta* const meta = owner->value->meta;
+  BufferRef row_major = owner->order ? copied(window(Tensor(owner))).buffer : std::move(owner->external->buffer);
+  owner->value = adopt(std::move(row_major), meta, owner->value->device);
   owner->external.reset();
   owner->moved();  // views hold stand-ins
 }
@@ -85,33 +87,22 @@ void make_exported(TensorImpl* owner, TensorImpl* asked) {
   // Another name for the storage, as x.detach() is, holds the same value and will hold a stand-in too.
   const uint32_t known = asked != owner && asked->value.get() == &value ? 2 : 1;
   BufferRef buffer;
-  if (value.refs.load(std::memory_order_acquire) == known && value.buffer.use_count() == 1) {
+  const Dims strides = owner->order ? strides_in_order(meta->shape, *owner->order) : contiguous_strides(meta->shape);
+  if (!owner->order && value.refs.load(std::memory_order_acquire) == known && value.buffer.use_count() == 1) {
     buffer = std::move(value.buffer);
   } else {
     elements.buffer = value.buffer;
     const MemoryFor use("storage shared with an array", source);
     const CopySpan span("storage shared with an array", source, elements.bytes());
-    buffer = copied(elements).buffer;
+    eager::Array copy = eager::Array::empty(meta->shape, meta->dtype, device);
+    copy.strides = strides;
+    copy_elements(elements, copy);
+    buffer = std::move(copy.buffer);
     record_copy("storage shared with an array", resolve_source(source), buffer->bytes());
   }
   owner->value = stand_in(meta, device);
-  owner->external = std::make_unique<External>(std::move(buffer), contiguous_strides(meta->shape), false);
+  owner->external = std::make_unique<External>(std::move(buffer), strides, false);
   owner->moved();  // views read again and hold stand-ins
-}
-
-/// Whether elements fill a stretch of memory, in whatever order of the dimensions.
-bool is_dense(const Dims& shape, const Dims& strides) {
-  std::vector<int> axes;
-  for (int i = 0; i < shape.size(); ++i) {
-    if (shape[i] != 1) axes.push_back(i);
-  }
-  std::ranges::sort(axes, {}, [&](int i) { return strides[i]; });
-  int64_t expected = 1;
-  for (const int i : axes) {
-    if (strides[i] != expected) return false;
-    expected *= shape[i];
-  }
-  return true;
 }
 
 /// The memory of an external tensor as a value, for what reads it at once; a copy where there are gaps.

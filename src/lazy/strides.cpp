@@ -1,5 +1,8 @@
 #include "smolder/lazy/strides.h"
 
+#include <algorithm>
+#include <vector>
+
 #include "smolder/lazy/taken.h"
 #include "smolder/lazy/view.h"
 
@@ -98,12 +101,17 @@ Layout layout_after(const ViewStep& step, Layout l, const Dims& to) {
 
 namespace {
 
-Layout layout_of(const TensorImpl* impl) {
+/// `in_value`: where elements are among those of the base's value, not in the memory that it would have in torch.
+Layout layout_of(const TensorImpl* impl, bool in_value = false) {
   const Dims& shape = impl->value->meta->shape;
-  if (!impl->base) return {impl->external ? impl->external->strides : contiguous_strides(shape)};
+  if (!impl->base) {
+    if (impl->external) return {impl->external->strides};
+    return {impl->order && !in_value ? strides_in_order(shape, *impl->order) : contiguous_strides(shape)};
+  }
   const TensorImpl* const base = impl->base;
-  if (!base->base && !base->external) return impl->steps ? impl->steps->layout : Layout{contiguous_strides(shape)};
-  Layout out = layout_of(base);
+  const bool is_row_major = !base->base && !base->external && (!base->order || in_value);
+  if (is_row_major) return impl->steps ? impl->steps->layout : Layout{contiguous_strides(shape)};
+  Layout out = layout_of(base, in_value);
   const std::vector<const ViewStep*> steps = steps_in_order(impl->steps.get());
   for (size_t i = 0; i < steps.size(); ++i) {
     out = layout_after(*steps[i], out, i + 1 < steps.size() ? steps[i + 1]->input->shape : shape);
@@ -111,20 +119,41 @@ Layout layout_of(const TensorImpl* impl) {
   return out;
 }
 
-/// Whether the elements may lie otherwise than in row-major order.
-bool is_window(const Tensor& t) {
-  const TensorImpl* const impl = t.impl();
-  return impl->value->external || (impl->base && !(!impl->steps && !impl->base->base));
-}
-
 }  // namespace
 
 Layout layout(const Tensor& t) { return layout_of(t.impl()); }
+int64_t offset_in_value(const Tensor& t) { return layout_of(t.impl(), true).offset; }
 
-bool is_contiguous(const Tensor& t) { return !is_window(t) || smolder::is_contiguous(t.shape(), strides(t)); }
+bool is_contiguous(const Tensor& t) {
+  return !t.impl()->may_be_window() || smolder::is_contiguous(t.shape(), strides(t));
+}
 
 bool can_view(const Tensor& t, const Dims& shape) {
-  return !is_window(t) || reshaped(t.shape(), strides(t), shape).has_value();
+  return !t.impl()->may_be_window() || reshaped(t.shape(), strides(t), shape).has_value();
+}
+
+bool is_dense(const Dims& shape, const Dims& strides) {
+  std::vector<int> axes;
+  for (int i = 0; i < shape.size(); ++i) {
+    if (shape[i] != 1) axes.push_back(i);
+  }
+  std::ranges::sort(axes, {}, [&](int i) { return strides[i]; });
+  int64_t expected = 1;
+  for (const int i : axes) {
+    if (strides[i] != expected) return false;
+    expected *= shape[i];
+  }
+  return true;
+}
+
+Dims strides_in_order(const Dims& shape, const Dims& order) {
+  Dims out = shape;
+  int64_t stride = 1;
+  for (int i = order.size(); i-- > 0;) {
+    out[order[i]] = stride;
+    stride *= std::max<int64_t>(shape[order[i]], 1);
+  }
+  return out;
 }
 
 }  // namespace smolder::lazy

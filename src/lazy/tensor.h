@@ -74,16 +74,25 @@ class TensorImpl {
   bool inference = false;  ///< made in inference mode: no gradient may need it, and it is written there alone
   bool detached = false;   ///< shares its base's storage but has a history of its own: no view of it to autograd
   ViewOrigin origin = ViewOrigin::kOrdinary;
-  uint64_t noted_epoch = 0;  ///< step in which the tape noted a write to this
   ValueRef value;
   TensorImpl* base = nullptr;  ///< owning; null for who holds the storage. Of a view: that, or a detached tensor
   std::shared_ptr<const ViewStep> steps;  ///< from the base to here; null where there are none
+  std::unique_ptr<External> external;     ///< of who holds the storage
+  /// Of who holds the storage: its dimensions from the outermost in memory on, where that order is not row-major. Its
+  /// value is row-major all the same: only strides go by this, and the memory that arrays share.
+  std::unique_ptr<const Dims> order;
+  // Up to here is what recording looks at: one line of the cache.
   std::unique_ptr<AutogradMeta> autograd;
-  std::unique_ptr<External> external;  ///< of who holds the storage
+  uint64_t noted_epoch = 0;  ///< step in which the tape noted a write to this
   // Storage that moves, as to where an array sees it, has another version but was not written: histories stay.
   uint32_t moves = 0;       ///< of a base: what `version` counts besides writes
   uint32_t seen_moves = 0;  ///< of a view: the base's when `value` was read from it
 
+  /// Whether elements may lie otherwise than in row-major order.
+  bool may_be_window() const {
+    if (order || steps || external) return true;
+    return base && (base->order || base->external || base->base);
+  }
   uint32_t writes() const { return version - moves; }
   bool base_was_written() const { return base->writes() != seen_version - seen_moves; }
   /// The value of this view is up to date.

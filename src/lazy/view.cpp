@@ -330,6 +330,7 @@ void set_data(const Tensor& self, const Tensor& t) {
   refresh(t.impl());  // it may have been of that
   share(impl, t);
   impl->external.reset();
+  impl->order.reset();
   impl->value = t.impl()->value;
 }
 
@@ -429,6 +430,7 @@ void leave_storage(TensorImpl* self) {
     return;
   }
   owner->inference = self->inference;
+  owner->order = std::move(self->order);
   owner->version = self->version;
   owner->moves = self->moves;
   if (self->base) {  // whose dependent it is in place of `self`

@@ -663,13 +663,13 @@ def normal(
     return noise * (_core.checked_deviations(std) if isinstance(std, Tensor) else std) + mean
 
 
-def _in_format(name, made, memory_format, like=None):
-    """A new tensor in the format asked for, or that of `like`."""
-    if memory_format is None and made.dim() not in (4, 5):
+def _in_format(name, made, memory_format):
+    """A new tensor in the format asked for."""
+    if memory_format is None:
         return made
     from smolder._memory_formats import taken  # which needs this module
 
-    return taken(name, made, memory_format, like)
+    return taken(name, made, memory_format)
 
 
 def _random_like(make: Callable[..., Tensor]) -> RandomLike:
@@ -686,7 +686,7 @@ def _random_like(make: Callable[..., Tensor]) -> RandomLike:
         memory_format=None,
     ) -> Tensor:
         made = make(input, dtype=dtype, generator=generator)
-        return _finish(_in_format(make.__name__, made, memory_format, input), requires_grad)
+        return _finish(_in_format(make.__name__, made, memory_format), requires_grad)
 
     return _named_like(like, make)
 
@@ -697,7 +697,7 @@ def _like(make: Callable[..., Tensor]) -> Like:
         input, *, dtype=None, device=None, requires_grad=False, pin_memory=False, layout=None, memory_format=None
     ) -> Tensor:
         made = make(input, dtype=dtype)
-        return _finish(_in_format(make.__name__, made, memory_format, input), requires_grad)
+        return _finish(_in_format(make.__name__, made, memory_format), requires_grad)
 
     return _named_like(like, make)
 
@@ -730,10 +730,10 @@ def full_like(
 ) -> Tensor:
     """A tensor of input's shape and dtype filled with a number."""
     if isinstance(fill_value, builtins.complex):
-        made = _filled(tuple(input.shape), fill_value, dtype or input.dtype)
+        made = _filled(tuple(input.shape), fill_value, dtype or input.dtype)._lay_out_as(input)
     else:
         made = _core.full_like(input, fill_value, dtype=dtype)
-    return _finish(_in_format("full_like", made, memory_format, input), requires_grad)
+    return _finish(_in_format("full_like", made, memory_format), requires_grad)
 
 
 @placed_like
@@ -755,7 +755,8 @@ def randint_like(
         raise TypeError('randint_like() missing 1 required positional arguments: "high"')
     low, high = (0, low) if high is None else (low or 0, high)
     made = _core.randint(low, high, tuple(input.shape), dtype=dtype or input.dtype, generator=generator)
-    return _finish(_in_format("randint_like", made, memory_format, input), requires_grad)
+    made._lay_out_as(input)
+    return _finish(_in_format("randint_like", made, memory_format), requires_grad)
 
 
 # -- methods that make tensors like theirs

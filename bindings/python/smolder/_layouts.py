@@ -79,16 +79,15 @@ def check_format(name: str, wanted: Any) -> None:
 
 
 _clone, _contiguous = Tensor.clone, Tensor.contiguous
-_MAY_BE_LAST = (4, 5)  # of how many dimensions tensors are that may have channels last
 
 
 def _clone_as(self, *, memory_format=None):
-    """A copy, in the format of self unless another is asked for."""
-    if memory_format is None and self.dim() not in _MAY_BE_LAST:
+    """A copy that lies as self does, unless a format is asked for."""
+    if memory_format is None or memory_format is preserve_format:
         return _clone(self)
     from smolder._memory_formats import taken
 
-    return taken("clone", _clone(self), memory_format, self)
+    return taken("clone", _clone(self), memory_format)
 
 
 def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:

@@ -1,14 +1,14 @@
 """The memory formats channels_last and channels_last_3d: the order of elements in which channels lie side by side.
 
-A tensor in such a format is a view of one that lies so, with the dimensions exchanged: its strides are torch's, and what
-depends on them, as `view()` and a file, goes by them. Values are the same in every format.
+A tensor in such a format remembers the order of its dimensions, as results of ops do (src/lazy/result_layout.cpp): its
+strides are torch's, and what depends on them, as `view()` and a file, goes by them. Values are the same in every format.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from smolder._layouts import _clone, channels_last, channels_last_3d, check_format
+from smolder._layouts import channels_last, channels_last_3d, check_format, preserve_format
 
 if TYPE_CHECKING:
     from typing import Any
@@ -32,40 +32,32 @@ def is_in(t: Tensor, wanted: Any) -> bool:
     return True
 
 
-def format_of(t: Tensor) -> Any:
-    """The format of channels last that the elements lie in and no other; None for most tensors."""
-    wanted = _OF_RANK.get(t.dim())
-    if wanted is None or t.is_contiguous() or not is_in(t, wanted):
-        return None
-    return wanted
-
-
 def copied(t: Tensor, wanted: Any) -> Tensor:
     """The values in memory of their own, in a format of channels last."""
     rank = _RANKS[wanted]
     if t.dim() != rank:
         raise RuntimeError(f"required rank {rank} tensor to use {wanted.name} format")
-    last = t.permute(0, *range(2, rank), 1)
-    return _clone(last).permute(0, rank - 1, *range(1, rank - 1))
+    return t._in_order((0, *range(2, rank), 1))
 
 
-def taken(name: str, t: Tensor, wanted: Any, like: Tensor | None = None) -> Tensor:
-    """A new tensor in the format that a call asks for: that of `like`, if there is one, where it asks for none."""
+def taken(name: str, t: Tensor, wanted: Any) -> Tensor:
+    """A new tensor, which lies as what it was made like, in the format that a call asks for."""
     if wanted in _RANKS:
         return copied(t, wanted)
     check_format(name, wanted)
-    kept = None if like is None or (wanted is not None and wanted.name != "preserve_format") else format_of(like)
-    return t if kept is None or t.dim() != _RANKS[kept] else copied(t, kept)
+    return t if wanted is preserve_format or t.is_contiguous() else t._in_order(())
 
 
 def converted(name: str, t: Tensor, wanted: Any, like: Tensor) -> Tensor:
-    """What `to` gives of `like`: `t`, which may be `like`, in the format asked for, or else that of `like`."""
+    """What `to` gives of `like`: `t`, which may be `like`, in the format asked for."""
     if wanted in _RANKS:
         return t if _has_strides_of(t, wanted) else copied(t, wanted)
+    if t is not like:
+        return taken(name, t, wanted)
     check_format(name, wanted)
-    if wanted is not None and wanted.name == "contiguous_format":
-        return t if format_of(t) is None else _clone(t)
-    return t if t is like else taken(name, t, None, like)
+    last = _OF_RANK.get(t.dim())
+    stays = wanted is preserve_format or last is None or not _has_strides_of(t, last)
+    return t if stays else t._in_order(())
 
 
 def _has_strides_of(t: Tensor, wanted: Any) -> bool:

@@ -63,19 +63,21 @@ def move_there(tensor: Tensor) -> None:
     array = _mapped(fd, size)
     moved = _in_array(array, held.dtype, held.shape)
     moved.copy_(held)
-    parts = _parts_of(tensor)
-    layout = tuple(parts.shape), parts.stride(), parts.storage_offset()
-    owner._set_data(_as(moved, owner))
-    # A view that was made before, as a parameter is of what it was made of, would write to where it was.
-    if layout != (tuple(moved.shape), moved.stride(), moved.storage_offset()):
-        moved = moved.reshape(-1).as_strided(*layout)
-    tensor._set_data(_as(moved, tensor))
+    # Both: a view that was made before, as a parameter is of what it was made of, would write to where it was.
+    places = [(t, _layout_of(_parts_of(t))) for t in (tensor._owner(), tensor)]
+    for there, layout in places:
+        parts = moved if layout == _layout_of(moved) else moved.reshape(-1).as_strided(*layout)
+        there._set_data(_as(parts, there))
     _known[tensor._storage()[0]] = weakref.ref(array), fd
 
 
 def _parts_of(tensor: Tensor) -> Tensor:
     """The tensor without history; of a complex one the pairs of parts, which its storage is of."""
     return _core.view_as_real(tensor.detach()) if tensor.dtype.is_complex else tensor.detach()
+
+
+def _layout_of(parts: Tensor) -> tuple[Any, ...]:
+    return tuple(parts.shape), parts.stride(), parts.storage_offset()
 
 
 def _as(parts: Tensor, tensor: Tensor) -> Tensor:
@@ -97,7 +99,7 @@ def _sent(tensor: Tensor) -> tuple[Any, ...]:
     from multiprocessing.reduction import DupFd
 
     owner, parts = tensor._storage()[1], _parts_of(tensor)
-    layout = tuple(parts.shape), parts.stride(), parts.storage_offset()
+    layout = _layout_of(parts)
     kind = type(tensor), tensor.dtype.is_complex, tensor.requires_grad
     return _received_as, (DupFd(fd), parts.dtype, _parts_of(owner).numel(), layout, *kind)
 

@@ -141,7 +141,7 @@ def data_ptr(self):
     if not self.numel():
         return 0
     holder = self._storage()[1]  # nothing is exported, so that asking moves nothing
-    if not holder.is_contiguous():
+    if holder._base is not None or not holder.is_contiguous():
         return self.detach()._numpy().__array_interface__["data"][0]
     return holder._device_address() + self.storage_offset() * self.itemsize
 
@@ -440,7 +440,7 @@ def to(self, *args, dtype=None, device=None, copy=False, non_blocking=False, mem
             out = moved(out, where)
         elif not is_on(out, where):
             out = out._to_device(str(where), non_blocking)
-    if self.dim() in (4, 5) or memory_format is not None:
+    if memory_format is not None:
         from smolder._memory_formats import converted
 
         out = converted("to", out, memory_format, self)
@@ -450,7 +450,7 @@ def to(self, *args, dtype=None, device=None, copy=False, non_blocking=False, mem
 def _converter(name, dtype):
     def convert(self, memory_format=None):
         out = self if self.dtype == dtype else _to(self, dtype)
-        if self.dim() not in (4, 5) and memory_format is None:
+        if memory_format is None:
             return out
         from smolder._memory_formats import converted
 

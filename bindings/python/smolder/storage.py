@@ -174,8 +174,9 @@ class UntypedStorage:
         if self._own:
             self._identity, self._holder = larger._storage()
         else:
-            self._holder._set_data(larger[:count].reshape(holder.shape))
-            self._identity, self._holder = self._holder._storage()
+            owner = self._holder._owner()
+            owner._set_data(larger[:count].as_strided(owner.shape, owner.stride()))
+            self._identity, self._holder = owner._storage()
         return self
 
     def _write(self, array: NDArray[Any]) -> Self:

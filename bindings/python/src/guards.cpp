@@ -152,7 +152,8 @@ TensorGuard::TensorGuard(PyObject* o, bool gradient) : type_(Py_TYPE(o)), gradie
   origin_ = impl->origin;
   hooks_ = m && m->leaf_hooks;
   retains_ = m && m->retained;
-  if (view_) layout_ = lazy::layout(t);
+  is_window_ = impl->may_be_window();
+  if (is_window_) layout_ = lazy::layout(t);
 }
 
 bool TensorGuard::holds(PyObject* o, std::string* why) const {
@@ -188,7 +189,8 @@ bool TensorGuard::holds(PyObject* o, std::string* why) const {
   } else if (!leaf_ || hooks_ || retains_ || (gradient_ && grad_)) {
     return no("gradient or history");
   }
-  if (view_) {
+  if (is_window_ != impl->may_be_window()) return no("strides or offset");
+  if (is_window_) {
     const lazy::Layout now = lazy::layout(t);
     if (!(now.strides == layout_.strides) || now.offset != layout_.offset) return no("strides or offset");
   }

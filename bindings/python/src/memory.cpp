@@ -14,6 +14,7 @@
 #include "smolder/core/fork.h"
 #include "smolder/core/half.h"
 #include "smolder/core/profile.h"
+#include "smolder/lazy/ops.h"  // generated
 #include "smolder/lazy/storage.h"
 #include "src/tensor.h"
 #include "src/without_gil.h"
@@ -349,12 +350,16 @@ void bind_memory(nb::module_& m, nb::class_<Tensor>& tensor) {
            })
       .def("_lasting_address", &lasting_address)
       .def("_dlpack", &shared_array<nb::array_api>, nb::arg("in_order"))
-      // The tensor that holds the storage, and what it can be told from others by.
+      // The tensor that holds the storage, and what it can be told from others by. Of one that is not in row-major
+      // order, a view whose dimensions are in the order of memory.
       .def("_storage",
            [](const Tensor& t) {
              lazy::TensorImpl* const owner = lazy::owner_of(t.impl());
-             return std::make_pair(reinterpret_cast<uintptr_t>(owner), Tensor(owner));
+             const Tensor holder(owner);
+             return std::make_pair(reinterpret_cast<uintptr_t>(owner),
+                                   owner->order ? permute(holder.detach(), *owner->order) : holder);
            })
+      .def("_owner", [](const Tensor& t) { return Tensor(lazy::owner_of(t.impl())); })
       .def("_contents", &contents);
   m.def("from_numpy_copy", &from_numpy_copy);
   m.def("_from_contents", &from_contents, nb::arg("bytes"), nb::arg("shape"), nb::arg("dtype"));

@@ -49,7 +49,7 @@ std::optional<int64_t> known_number(const Tensor& t) {
       impl->value->batched || impl->value->external || !is_known(*owner->value)) {
     return std::nullopt;
   }
-  const int64_t at = owner == impl ? 0 : lazy::layout(t).offset;
+  const int64_t at = owner == impl ? 0 : lazy::offset_in_value(t);
   const std::byte* const place = static_cast<const std::byte*>(owner->value->data()) + at * itemsize(t.dtype());
   if (t.dtype() == DType::kInt64) return *reinterpret_cast<const int64_t*>(place);
   return *reinterpret_cast<const int32_t*>(place);
@@ -211,6 +211,14 @@ nb::class_<Tensor> bind_tensor(nb::module_& m) {
       .def("_become", [](Tensor& self, const Tensor& other) { self = other; })
       .def("_detach_", &Tensor::detach_)
       .def("_set_data", [](const Tensor& t, const Tensor& data) { lazy::set_data(t, data); })
+      .def(
+          "_in_order",
+          [](const Tensor& t, const std::vector<int64_t>& order) {
+            return lazy::clone_in_order(t, Dims(std::span<const int64_t>(order)));
+          },
+          nb::arg("order"))
+      .def(
+          "_lay_out_as", [](const Tensor& t, const Tensor& like) { return lazy::lay_out_as(t, like); }, nb::arg("like"))
       .def("_strides", [](const Tensor& t) { return lazy::strides(t); })
       .def(
           "storage_offset", [](const Tensor& t) { return lazy::layout(t).offset; },
