@@ -38,7 +38,7 @@ Tensor by_running(const Tensor& input, const NormArguments& a) {
   const DType wide = compute_type(input.dtype());
   const Tensor x = input.to(wide), mean = a.running_mean.to(wide), rstd = rsqrt(a.running_var.to(wide) + a.eps);
   const Tensor normal = (x - by_channel(mean, x.dim())) * by_channel(rstd, x.dim());
-  return affine(normal, a.weight, a.bias).to(input.dtype());
+  return in_format_of(affine(normal, a.weight, a.bias).to(input.dtype()), input);
 }
 
 /// Moves a running tensor, if there is one, towards what a batch gave.

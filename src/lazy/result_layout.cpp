@@ -1,6 +1,7 @@
 #include "smolder/lazy/result_layout.h"
 
 #include <algorithm>
+#include <limits>
 #include <vector>
 
 #include "smolder/lazy/ops.h"  // generated
@@ -20,6 +21,7 @@ enum class LaidOut : uint8_t {
 /// How the results of an op are laid out.
 LaidOut rule_of(ir::Op op) {
   switch (op) {
+    case ir::Op::kLogsigmoid:
     case ir::Op::kMaskedFill:
       return LaidOut::kRowMajor;
     case ir::Op::kClone:
@@ -120,7 +122,26 @@ bool has_channels_last(const Tensor& t) {
   return true;
 }
 
+bool descends(const Dims& strides) {
+  int64_t last = std::numeric_limits<int64_t>::max();
+  for (const int64_t s : strides) {
+    if (s == 0) continue;
+    if (s >= last) return false;
+    last = s;
+  }
+  return true;
+}
+
+/// Whether the iterator takes the dimensions of an operand in row-major order: most views are slices.
+bool is_in_rows(const Operand& o) {
+  if (!is_tensor(o) || !o.impl()->may_be_window()) return true;
+  const TensorImpl *const impl = o.impl(), *const base = impl->base;
+  if (impl->steps && !base->may_be_window()) return descends(impl->steps->layout.strides);
+  return descends(strides(Tensor(o.impl())));
+}
+
 void lay_out_by_iterator(std::span<const Operand> operands, const Tensor& made) {
+  if (std::ranges::all_of(operands, is_in_rows)) return;
   std::vector<Dims> all;
   for (const Operand& o : operands) {
     if (is_tensor(o)) all.push_back(strides_broadcast(Tensor(o.impl()), made.shape()));
@@ -155,7 +176,8 @@ Tensor lay_out_as(Tensor made, const Tensor& like) {
 }
 
 void lay_out_gradient(const Tensor& made, const Tensor& leaf) {
-  if (leaf.impl()->may_be_window() && is_dense(leaf.shape(), strides(leaf))) lay_out_as(made, leaf);
+  if (made.shape() == leaf.shape() && leaf.impl()->may_be_window() && is_dense(leaf.shape(), strides(leaf)))
+    lay_out_as(made, leaf);
 }
 
 void lay_out_attention(const Tensor& made, const Tensor& query, const Tensor& key, const Tensor& value) {

@@ -141,9 +141,9 @@ def data_ptr(self):
     if not self.numel():
         return 0
     holder = self._storage()[1]  # nothing is exported, so that asking moves nothing
-    if holder._base is not None or not holder.is_contiguous():
+    if not holder.is_contiguous():
         return self.detach()._numpy().__array_interface__["data"][0]
-    return holder._device_address() + self.storage_offset() * self.itemsize
+    return self._owner()._device_address() + self.storage_offset() * self.itemsize
 
 
 @_method
