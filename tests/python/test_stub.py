@@ -34,8 +34,8 @@ def test_the_stub_names_what_there_is():
     private |= {
         "__class__", "__init_subclass__", "__subclasshook__", "__reduce_ex__", "_become", "_blank", "_contents", "_detach_",
         "_device", "_device_address", "_on_cpu", "_register_leaf_hook", "_dlpack", "_is_made", "_is_pinned", "_is_same",
-        "_lasting_address", "_numpy", "_pin_memory", "_repr_html_", "_set_data", "_storage", "_strides", "_to_device",
-        "_to_numpy", "_version", "__weakref__",
+        "_in_order", "_lasting_address", "_lay_out_as", "_numpy", "_owner", "_pin_memory", "_repr_html_", "_set_data", "_storage", "_strides",
+        "_to_device", "_to_numpy", "_version", "__weakref__",
     }  # fmt: skip
     stubbed = names_of(CLASSES["Tensor"].body) - private
     assert stubbed == set(dir(smolder.Tensor)) - inherited - private

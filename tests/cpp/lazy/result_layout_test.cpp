@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "smolder/lazy/ops.h"
+#include "smolder/lazy/result_layout.h"
 #include "smolder/lazy/storage.h"
 #include "smolder/lazy/strides.h"
 
