@@ -11,29 +11,29 @@
 namespace smolder {
 namespace {
 
-Tensor numbers(const Dims& shape) { return reshape(arange(static_cast<double>(numel(shape)), DType::kFloat32), shape); }
+Tensor counted(const Dims& shape) { return reshape(arange(static_cast<double>(numel(shape)), DType::kFloat32), shape); }
 
 TEST(ResultLayout, ElementwiseOpsKeepThePermutationOfTheirOperands) {
-  const Tensor x = transpose(numbers({2, 5, 3, 4}), 1, 2);
+  const Tensor x = transpose(counted({2, 5, 3, 4}), 1, 2);
   const Tensor y = relu(x * 2.0) + x;
   EXPECT_EQ(lazy::strides(y), Dims({60, 4, 12, 1}));
   EXPECT_EQ(y.impl()->base, nullptr);
   EXPECT_TRUE(lazy::can_view(transpose(y, 1, 2), {2, 5, 12}));
   EXPECT_FALSE(lazy::can_view(y, {2, 15, 4}));
   EXPECT_EQ(transpose(y, 1, 2).view({2, 5, 12}).to_vector<float>(),
-            (relu(numbers({2, 5, 12}) * 2.0) + numbers({2, 5, 12})).to_vector<float>());
+            (relu(counted({2, 5, 12}) * 2.0) + counted({2, 5, 12})).to_vector<float>());
 }
 
 TEST(ResultLayout, TheFirstOperandWithAnOrderWins) {
-  const Tensor rows = numbers({2, 3, 4}), turned = permute(numbers({4, 3, 2}), {2, 1, 0});
+  const Tensor rows = counted({2, 3, 4}), turned = permute(counted({4, 3, 2}), {2, 1, 0});
   EXPECT_EQ(lazy::strides(rows + turned), Dims({12, 4, 1}));
   EXPECT_EQ(lazy::strides(turned + rows), Dims({1, 2, 6}));
-  EXPECT_EQ(lazy::strides(turned + numbers({4})), Dims({1, 2, 6}));  // what is broadcast has no say
+  EXPECT_EQ(lazy::strides(turned + counted({4})), Dims({1, 2, 6}));  // what is broadcast has no say
   EXPECT_EQ(lazy::strides(softmax(turned, -1)), Dims({12, 4, 1}));
 }
 
 TEST(ResultLayout, ExportedMemoryLiesInTheOrder) {
-  const Tensor y = transpose(numbers({2, 3}), 0, 1) * 1.0;
+  const Tensor y = transpose(counted({2, 3}), 0, 1) * 1.0;
   {
     const eager::Array shared = lazy::export_memory(y);
     EXPECT_EQ(shared.strides, Dims({1, 3}));
@@ -48,7 +48,7 @@ TEST(ResultLayout, ExportedMemoryLiesInTheOrder) {
 }
 
 TEST(ResultLayout, ACopyInAnOrderNamesEachDimensionOnce) {
-  const Tensor x = numbers({2, 3, 4, 5});
+  const Tensor x = counted({2, 3, 4, 5});
   EXPECT_EQ(lazy::strides(lazy::clone_in_order(x, {0, 2, 3, 1})), Dims({60, 1, 15, 3}));
   EXPECT_EQ(lazy::strides(lazy::clone_in_order(permute(x, {3, 2, 1, 0}))), Dims({24, 6, 2, 1}));
   EXPECT_THROW(lazy::clone_in_order(x, {0, 0, 1, 2}), Error);
