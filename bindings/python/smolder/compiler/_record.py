@@ -17,7 +17,6 @@ from smolder.compiler._structure import Results, containers, describe, unchanged
 from smolder.compiler._world import Unguarded, World, codes_of, difference
 from smolder.nn import hooks
 from smolder.optim import Optimizer
-from smolder.overrides import DisableTorchFunction
 
 if TYPE_CHECKING:
     from typing import Any
@@ -163,9 +162,11 @@ class Recorder:
             results = Results(out, before, containers((args, kwargs), set()))
             results.check(known)
             generators = [_core.default_generator, *before.generators]
-            # Tensors of a class of their own, which no step returns, would answer for themselves here.
-            own = DisableTorchFunction() if results.why else contextlib.nullcontext()
-            with watch, own:  # gradients may be the program's code, too
+            with watch, contextlib.ExitStack() as own:  # gradients may be the program's code, too
+                if results.why:  # tensors of a class of their own, which no step returns, would answer for themselves
+                    from smolder.overrides import DisableTorchFunction
+
+                    own.enter_context(DisableTorchFunction())
                 step = capture.finish(results.tensors, generators)
             _core.clear_autocast_cache()
             free = self._numbers(capture, watch, args, kwargs)
