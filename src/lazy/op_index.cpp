@@ -395,7 +395,7 @@ Tensor median_of_all(const Tensor& x, bool skip_nan) {
   if (flat.numel() == 0 && is_floating(x.dtype())) {
     return full({}, std::numeric_limits<double>::quiet_NaN(), x.dtype());
   }
-  const Tensor middle = std::get<0>(median(flat, 0, false, skip_nan));
+  Tensor middle = std::get<0>(median(flat, 0, false, skip_nan));
   if (!grad_enabled() || !x.requires_grad()) return middle;
   // The largest of those that are equal to it is it, and its gradient goes to all of them.
   const Tensor found = middle.detach();

@@ -379,7 +379,7 @@ std::vector<IndexReport> InstanceImpl::finish_with(std::vector<IndexReport> foun
 void InstanceImpl::settle(cuda::InstanceState& state) const {
   if (state.is_settled) return;
   if (!waits_ && !state.preparing) {
-    for (const LibraryStep& step : library_) step.call->prepare();
+    for (const LibraryStep& step : library_) step.call->prepare_to_settle();
     std::vector<std::function<void()>> programs = take_unready(DeviceType::kCUDA);
     state.preparing = std::make_shared<std::atomic<size_t>>(programs.size());
     for (std::function<void()>& compile : programs) {

@@ -43,9 +43,10 @@ class BoundLibrary {
   /// `allocate_temporary`, for equal addresses and numbers the same: it can be captured in a graph.
   virtual bool only_queues() const { return false; }
   /// The call is made again and again: what it was bound to so as not to wait for a compiler, though it takes longer,
-  /// is replaced by what is best. That may be unready, unless `prepare` asked for it and it was compiled since.
+  /// is replaced by what is best. That may be unready, unless `prepare_to_settle` asked for it and it was compiled
+  /// since.
   virtual void settle() {}
-  virtual void prepare() {}
+  virtual void prepare_to_settle() {}
   /// The op and what of its sizes decides how long it takes.
   virtual std::string describe() const = 0;
 };

@@ -142,7 +142,7 @@ class FloatProduct final : public BoundLibrary {
   void settle() override {
     if (!is_best()) use(best_);
   }
-  void prepare() override {
+  void prepare_to_settle() override {
     if (!is_best()) function(best_, left_.whole, right_.whole);
   }
   std::string describe() const override { return steps_.describe() + " by " + now_.tile->name; }
