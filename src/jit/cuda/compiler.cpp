@@ -110,9 +110,14 @@ Object object_from_bytes(const std::string& bytes) {
 
 std::string target_of(const std::string& arch, Contraction contraction) {
   static const char here = 0;
-  std::string target = "cuda " + smolder::build_id(&here) + " " + arch + " nvrtc " + smolder::cuda::nvrtc_version();
-  for (const char* flag : flags(contraction)) target += std::string(" ") + flag;
-  return target;
+  return "cuda " + smolder::build_id(&here) + " " + arch + " nvrtc " + smolder::cuda::nvrtc_version() +
+         flags_text(contraction);
+}
+
+std::string flags_text(Contraction contraction) {
+  std::string text;
+  for (const char* flag : flags(contraction)) text += std::string(" ") + flag;
+  return text;
 }
 
 std::string compile_text(const std::string& text, const std::string& arch, Contraction contraction) {

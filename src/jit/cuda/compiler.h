@@ -34,6 +34,8 @@ Object object_from_bytes(const std::string& bytes);
 enum class Contraction : bool { kNone, kAllowed };
 /// Everything that what is compiled depends on but the kernel: architecture, compiler and flags.
 std::string target_of(const std::string& arch, Contraction contraction = Contraction::kNone);
+/// The flags that a program is compiled with, as one text.
+std::string flags_text(Contraction contraction);
 /// Code of a whole program.
 std::string compile_text(const std::string& text, const std::string& arch,
                          Contraction contraction = Contraction::kNone);

@@ -95,7 +95,7 @@ std::string_view shipped_code(const std::string& text, const std::string& arch, 
 }
 
 std::string shipped_key(const std::string& text, const std::string& arch, Contraction contraction) {
-  const std::string all = arch + (contraction == Contraction::kAllowed ? " contracted\n" : "\n") + text;
+  const std::string all = arch + flags_text(contraction) + "\n" + text;
   return to_hex(hash_bytes(all.data(), all.size()));
 }
 
