@@ -17,7 +17,7 @@ demo: deps $(BUILD)/build.ninja ## train on handwritten digits
 test: build ## C++ and Python tests
 	ctest --preset release -j $(JOBS)
 	$(PYTHON) -m pytest -n $(JOBS) --dist worksteal
-	tools/cuda_host $(BUILD) $(PYTHON) -m pytest -q -n $(JOBS) tests/python/test_cuda.py tests/python/test_cuda_control_flow.py tests/python/test_cuda_operands.py tests/python/test_library_views.py tests/python/test_many_dimensions.py tests/python/test_fused_checks.py tests/python/test_cuda_kernels.py tests/python/test_cuda_interpreter.py tests/python/test_cuda_fft.py -k "not a_row_is_on_the_device and not (test_library_views and cpu)"
+	tools/cuda_host $(BUILD) $(PYTHON) -m pytest -q -n $(JOBS) tests/python/test_cuda.py tests/python/test_cuda_control_flow.py tests/python/test_cuda_operands.py tests/python/test_library_views.py tests/python/test_many_dimensions.py tests/python/test_fused_checks.py tests/python/test_cuda_kernels.py tests/python/test_cuda_short_rows.py tests/python/test_cuda_interpreter.py tests/python/test_cuda_fft.py -k "not a_row_is_on_the_device and not (test_library_views and cpu)"
 	SMOLDER_TEST_DEVICE=cuda SMOLDER_CUDA_HOST_LATE=300 tools/cuda_host $(BUILD) $(PYTHON) -m pytest -q -n $(JOBS) tests/python/test_failed_steps.py
 	SMOLDER_CUDA_HOST_DEVICES=3 tools/cuda_host $(BUILD) $(PYTHON) -m pytest -q -n $(JOBS) tests/python/test_cuda_devices.py tests/python/test_cuda_distributed.py
 

@@ -30,6 +30,8 @@ class DeviceTarget {
 
   // -- stages of the compiler
 
+  /// In which order reductions of rows combine elements.
+  virtual const ReduceOrder& reduce_order() = 0;
   /// Whether kernels of the device take `attention` or its backward whole. Guards what that says about sizes.
   virtual bool takes_attention(int device, ir::Graph& g, const ir::Node& n, bool mask_has_gradient,
                                bool allow_tf32) = 0;

@@ -116,7 +116,7 @@ bool same_extent(const Stmt& a, const Stmt& b) {
 
 int64_t spread_of(const Stmt& s, VarId v) {
   const IntRef stride = stride_of(s.address.map, v), offset = s.address.map.offset;
-  const bool known = stride.is_constant() && (stride.constant == 2 || stride.constant == 4) && offset.is_constant() &&
+  const bool known = stride.is_constant() && stride.constant >= 2 && stride.constant <= 4 && offset.is_constant() &&
                      offset.constant >= 0 && offset.constant < stride.constant;
   return known && s.bounds.empty() && s.address.indirect.empty() ? stride.constant : 0;
 }

@@ -49,7 +49,7 @@ struct Accesses {
 bool same_extent(const Stmt& a, const Stmt& b);
 /// Whether two addresses in (or before) vector loops are the same but for the name of the loop's variable.
 bool same_column(const Address& a, VarId va, const Address& b, VarId vb);
-/// How far apart the elements of a load or store lie along `v` where that is known to be 2 or 4, else 0: a chunk of a
+/// How far apart the elements of a load or store lie along `v` where that is known to be 2 to 4, else 0: a chunk of a
 /// load is taken with what lies between.
 int64_t spread_of(const Stmt& s, VarId v);
 /// Stores of the loop that write what lies between each other's elements, by where they begin; none if `s` has no such.

@@ -161,7 +161,7 @@ std::string KernelEmitter::aligned() const {
     const bool is_next = stride_of(s.address.map, vector->vars[0]) == IntRef{1} && s.address.indirect.empty();
     if (spread == 0 && (!is_next || !s.bounds.empty())) return;
     const auto size = static_cast<int>(itemsize(k_.buffers[s.address.buffer].dtype));
-    const int bytes = std::min(16, size * shape_.vector * std::max(spread, 1));
+    const int all = size * shape_.vector * std::max(spread, 1), bytes = std::min(16, all & -all);
     if (bytes == size) return;
     const auto misaligned = [&](const std::string& x) { add("(" + x + " & " + std::to_string(bytes - 1) + ")"); };
     const auto scaled = [&](IntRef r) {

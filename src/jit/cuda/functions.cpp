@@ -332,6 +332,8 @@ std::string Functions::exp_lanes() {
     for (int k = 0; k < by; ++k) most[k] = )" +
            most + R"((most[k], most[k + by]);
   }
+  if (V == 3) most[0] = )" +
+           most + R"((most[0], most[V - 1]);
 #pragma unroll
   for (int k = 0; k < V; ++k) y[k] = exp_normal(x[k]);
   if (!(most[0] < 87.0f)) by_fours(y, x, exp_f32_four);

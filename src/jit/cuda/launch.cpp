@@ -135,11 +135,12 @@ void plan_split_columns(LaunchPlan& plan, const KernelShape& shape, std::span<co
   // Where much is computed segments are longer, for the sake of what a thread does once.
   int64_t group = std::min<int64_t>(power(chunks), shape.group_split->unroll < kFewAtOnce ? 2 * kWide : kWide);
   while (group > kNarrow && rows * ceil_div(chunks, group) < kFewBlocks) group /= 2;
-  int64_t groups = std::clamp<int64_t>(segments_of(shape, ints), shape.vector, kColumnThreads / group);
+  const int64_t fewest = power(shape.vector);
+  int64_t groups = std::clamp<int64_t>(segments_of(shape, ints), fewest, kColumnThreads / group);
   int64_t side = std::clamp<int64_t>(kFewThreads / group / groups, 1, power(rows)), itemsizes = 0;
   for (const auto& column : shape.sums) itemsizes += column.itemsize;
   while (group * shape.vector * itemsizes * groups * side > shared_limit) {
-    (side > 1 ? side : groups > shape.vector ? groups : group) /= 2;
+    (side > 1 ? side : groups > fewest ? groups : group) /= 2;
   }
   plan.groups = groups;
   plan.tiles = ceil_div(chunks, group);

@@ -10,6 +10,10 @@ namespace {
 /// Elements a thread takes, so that the narrowest of them fill 16 bytes where that is not too many.
 int vector_of(const Kernel& k, const Accesses& accesses) {
   constexpr int kBytes = 16, kMost = 8;
+  // Columns that are so few are one thread's: what is computed for a row is computed once.
+  const IntRef extent = accesses.vectors[0]->extents[0];
+  if (k.root.kind == StmtKind::kParallel && extent.is_constant() && extent.constant > 1 && extent.constant <= kUnit)
+    return static_cast<int>(extent.constant);
   int narrowest = kBytes, widest = 1, spread = 0;
   for (const auto& list : accesses.of_buffer) {
     for (const Access& a : list) {
@@ -21,7 +25,7 @@ int vector_of(const Kernel& k, const Accesses& accesses) {
       widest = std::max(widest, size);
     }
   }
-  if (spread > 0 && uses_between(accesses)) return std::clamp(kBytes / spread, 2, kMost);
+  if (spread > 0 && uses_between(accesses)) return std::clamp(kBytes / (spread & -spread), 2, kMost);
   if (narrowest == kBytes) return 1;
   // Chunks beyond 16 bytes are stored in pieces between which lie those of other threads. Where all goes to memory and
   // not just sums of it, that costs more than narrow loads do.

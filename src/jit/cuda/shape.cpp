@@ -130,7 +130,8 @@ KernelShape column_shape(const Kernel& k, const Accesses& facts) {
   shape.chunk_loop = chunk_loop(k);
   shape.vector = shape.chunk_loop->chunk;
   shape.uses_between = uses_between(facts);
-  if (shape.vector > 1) shape.chunks = chunks_of(k, shape.vector);
+  if (shape.vector > 1 && std::has_single_bit(static_cast<unsigned>(shape.vector)))
+    shape.chunks = chunks_of(k, shape.vector);
   shape.transposed = tile_loop(k) || !transposed_accesses(k, facts).empty();
   // Each lane of such a load is a branch. With 21 of them this text took half of the time that compiling took.
   constexpr auto kManyBounds = 8;

@@ -49,6 +49,7 @@ class CudaTarget final : public DeviceTarget {
  public:
   Backend& backend(int device) override { return cuda_backend(device); }
 
+  const ReduceOrder& reduce_order() override { return cuda::reduce_order(); }
   bool takes_attention(int device, ir::Graph& g, const ir::Node& n, bool mask_has_gradient, bool allow_tf32) override {
     return cuda::takes_attention(device, g, n, mask_has_gradient, allow_tf32);
   }

@@ -288,16 +288,23 @@ const char* Clusters::parallelism_lost(NodeId a, NodeId b, const Space& s) const
   if (!s.reduces_rows || !s.reduces_columns) return nullptr;
   if (clusters_[a].space.reduces_rows && clusters_[a].space.reduces_columns) return nullptr;
   if (clusters_[b].space.reduces_rows && clusters_[b].space.reduces_columns) return nullptr;
-  int64_t ranges = 1, elements = 1;
+  int64_t ranges = 1, columns = 1, elements = 1;
   for (size_t i = 0; i < s.extents.size(); ++i) {
     const int64_t extent = s.extents[i].value;
     elements *= extent;
-    if (static_cast<int>(i) >= s.split) continue;
+    if (static_cast<int>(i) >= s.split) {
+      columns *= extent;
+      continue;
+    }
     const bool reduced = static_cast<int>(i) == s.split - 1;
     ranges *= !reduced ? extent : s.row_chunk == Dim(0) ? 1 : (extent + s.row_chunk.value - 1) / s.row_chunk.value;
   }
   constexpr int64_t kSmall = 1 << 16;
-  return ranges < 8 && elements > kSmall ? "too few chunks of rows to share among threads" : nullptr;
+  if (ranges < 8 && elements > kSmall) return "too few chunks of rows to share among threads";
+  // On a device a block has the groups of a chunk, which are of few threads where rows are short.
+  constexpr int64_t kFewColumns = 64, kMany = 1 << 20;
+  const bool on_device = p_.options.device != DeviceType::kCPU;
+  return on_device && columns < kFewColumns && elements > kMany ? "too few columns to share among threads" : nullptr;
 }
 
 bool Clusters::is_large_enough(NodeId a, NodeId b, int64_t shared_bytes) const {

@@ -152,7 +152,7 @@ void decompose(Program& program) {
   }
   program.graph = rewriter.finish(std::move(outputs));
   widen_half_reductions(program.graph);
-  if (program.options.device == DeviceType::kCPU && !is_disabled("short_rows")) write_short_rows(program.graph);
+  if (!is_disabled("short_rows")) write_short_rows(program.graph, target ? &target->reduce_order() : nullptr);
   take_wide_cats_whole(program);
 }
 

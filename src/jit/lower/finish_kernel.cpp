@@ -170,15 +170,18 @@ void Lowering::drop_unread_rows(Stmt& root) {
   visit(root.body, drop);
 }
 
-/// Elements that lie two or four apart are structure, so that a generator may take a chunk of them with its neighbours.
+/// Elements that lie two or four apart, on a device also three, are structure, so that a generator may take a chunk of
+/// them with its neighbours.
 void Lowering::know_strides(Stmt& root) {
+  const bool on_device = program_.options.device != DeviceType::kCPU;
   Stmt& loop = root.kind == StmtKind::kParallelVector ? root : root.body.back();
   for (Stmt& s : loop.body) {
     if ((s.kind != StmtKind::kLoad && s.kind != StmtKind::kStore) || !s.bounds.empty()) continue;
     for (auto& t : s.address.map.terms) {
       if (t.var != loop.vars[0] || t.stride.is_constant()) continue;
       const Dim stride = pool_[t.stride.slot], offset = pool_[s.address.map.offset.slot];
-      if (stride.value != 2 && stride.value != 4) continue;
+      const bool takes = stride.value == 2 || stride.value == 4 || (stride.value == 3 && on_device);
+      if (!takes) continue;
       if (!sym().equal(stride, stride.value)) continue;
       t.stride = {stride.value, -1};
       if (offset.is_constant() && offset.value < stride.value) s.address.map.offset = {offset.value, -1};

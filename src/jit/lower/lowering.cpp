@@ -16,6 +16,8 @@ namespace {
 
 /// Columns of a column reduction that one range of the parallel loop covers.
 constexpr int64_t kColumnTile = 1024;
+/// Elements of a last axis at most that are written out one after the other.
+constexpr int64_t kMostWritten = 4;
 /// Bytes of an output from which on its stores stream. Measured with rings of arrays, 2 threads, 2 MiB of second-level
 /// cache each: at 8 MiB an array what a kernel writes is still found in a cache by the next (26 GB/s, streaming 23);
 /// from 16 MiB on it is not, and streaming saves reading each line before it is written (15 GB/s, streaming 20).
@@ -48,6 +50,13 @@ VarId Lowering::new_var(Level level) {
 void Lowering::add_parallel(VarId v, Dim extent) {
   parallel_vars_.push_back(v);
   parallel_extents_.push_back(extent);
+}
+
+/// Whether a thread of a device takes all columns of a row that it adds up: how many there are is structure.
+bool Lowering::sums_few_columns(Dim columns) {
+  const bool are_few = columns.value >= 2 && columns.value <= kMostWritten;
+  const bool sums = domain_.reduces_rows && !domain_.reduces_columns;
+  return sums && are_few && program_.options.device != DeviceType::kCPU && sym().equal(columns, columns.value);
 }
 
 // Which loop walks which axis: see docs/architecture/compiling.md, "Loop IR".
@@ -98,7 +107,10 @@ void Lowering::make_variables() {
   const Dim last = columns.empty() ? Dim(1) : columns.back();
   Linear position;
   vector_extent_ = last;
-  Dim chunk = domain_.reduces_columns ? domain_.column_chunk : domain_.reduces_rows ? Dim(kColumnTile) : Dim(0);
+  few_columns_ = sums_few_columns(last);
+  Dim chunk = domain_.reduces_columns                 ? domain_.column_chunk
+              : domain_.reduces_rows && !few_columns_ ? Dim(kColumnTile)
+                                                      : Dim(0);
   if (chunk != Dim(0)) {
     vector_clamp_ = new_var(kTop);
     const Dim chunks = sym().ceil_div(last, chunk);
@@ -225,7 +237,7 @@ Stmt Lowering::vector_loop(std::vector<Stmt> body) const {
   auto* self = const_cast<Lowering*>(this);
   Stmt loop = make_statement(StmtKind::kVector);
   loop.vars = {vector_var_};
-  loop.extents = {self->int_ref(vector_extent_)};
+  loop.extents = {few_columns_ ? IntRef{vector_extent_.value, -1} : self->int_ref(vector_extent_)};
   loop.clamp_var = vector_clamp_;
   if (vector_clamp_ >= 0) loop.clamp_total = self->int_ref(vector_total_);
   loop.body = std::move(body);
@@ -318,7 +330,7 @@ void Lowering::update_columns(ir::NodeId node) {
 }
 
 int64_t Lowering::better_written(const KernelCall& call) const {
-  constexpr int64_t kMost = 4, kLong = 16;
+  constexpr int64_t kLong = 16;
   const Stmt& root = call.kernel.root;
   if (written_ > 0 || domain_.reduces_rows || domain_.reduces_columns || !domain_.columns.empty()) return 0;
   if (root.kind != StmtKind::kParallel || domain_.rows.size() < 2 || root.body.back().kind != StmtKind::kVector)
@@ -326,8 +338,7 @@ int64_t Lowering::better_written(const KernelCall& call) const {
   const IntRef extent = root.body.back().extents[0];
   const Dim last = domain_.rows.back(), before = domain_.rows[domain_.rows.size() - 2];
   const int64_t n = extent.is_constant() ? extent.constant : call.ints[extent.slot].value;
-  const bool takes = n == 2 || n == kMost || (n == 3 && program_.options.device == DeviceType::kCPU);
-  if (n != last.value || !takes || before.value < kLong) return 0;
+  if (n != last.value || n < 2 || n > kMostWritten || before.value < kLong) return 0;
   return program_.graph.sym.equal(last, n) ? n : 0;
 }
 

@@ -59,6 +59,7 @@ class Lowering {
   std::unique_ptr<KernelCall> run();
   const std::optional<Domain>& refined() const { return refined_; }
   /// How many elements the last axis had better be written for, where the kernel's vector loop is too short: or 0.
+  bool sums_few_columns(ir::Dim columns);
   int64_t better_written(const KernelCall& call) const;
 
  private:
@@ -179,7 +180,7 @@ class Lowering {
   ir::Dim seq_extent_, seq_total_, vector_extent_, vector_total_;
   std::vector<Digit> row_digits_, column_digits_;
   Digit row_chunk_digit_, column_chunk_digit_;  // which chunk, where chunked
-  bool has_row_chunk_ = false, has_column_chunk_ = false;
+  bool has_row_chunk_ = false, has_column_chunk_ = false, few_columns_ = false;
   IndexId full_ = -1, row_ = -1;
   std::vector<IndexId> each_;  ///< full_, by elements of the last axis where that is no loop
   int64_t sample_rows_ = 1, sample_columns_ = 1;

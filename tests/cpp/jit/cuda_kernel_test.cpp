@@ -48,7 +48,7 @@ Kernel golden(const std::string& name) { return parse_loop(contents("tests/golde
 // SMOLDER_BLESS=1 writes what is expected anew.
 TEST(CudaKernel, Text) {
   for (const char* name : {"gelu", "softmax", "softmax_kept", "column_sum", "embedding", "pad_and_cat",
-                           "layer_norm_backward", "split_backward", "transpose"}) {
+                           "layer_norm_backward", "split_backward", "transpose", "triples", "pair_sums"}) {
     const Kernel k = golden(name);
     const Kernel* kernels[] = {&k};
     const std::string text = cuda::program_text(kernels).kernels[0];
@@ -572,6 +572,14 @@ TEST(CudaEmulated, GoldenKernels) {
   // Rows of pairs that begin where a chunk may, and that do not; the last chunk is short.
   for (const auto& [n, row] : {std::pair<int64_t, int64_t>{64, 128}, {66, 136}, {65, 130}, {64, 129}}) {
     add("pairs", {5 * row, 5 * row}, {5, n, row}, {}, 5);
+  }
+  // Rows of three, of which threads take four.
+  for (const int64_t n : {1, 4, 5, 1003}) add("triples", {3 * n, 3 * n}, {n}, {}, n);
+  // Sums over pairs of points: by groups that share segments, and where there are many by threads for themselves.
+  for (const int64_t points : {1, 35, 1024}) {
+    const int64_t chunks = (points + 15) / 16;
+    add("pair_sums", {points * chunks * 3, points * 3}, {points, chunks, chunks * 3, 3, 2, 16, 48},
+        {std::bit_cast<uint64_t>(0.01), std::bit_cast<uint64_t>(-1.5)}, points * chunks);
   }
   // Joined rows of two: as wide as the join's half, and as heads. Chunks are regular in the first sizes alone.
   for (const auto& [width, head] : {std::pair<int64_t, int64_t>{16, 8}, {12, 4}, {16, 4}, {5, 5}}) {

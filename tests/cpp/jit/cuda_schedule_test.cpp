@@ -25,11 +25,11 @@ std::string contents(const std::string& file) {
 
 // Each of a kind: one loop over elements; chunks of columns, of a sum too; rows that stay with their threads; a row in
 // shared memory; rows of two lengths; numbers that one thread writes for all; tiles; rows that wait in shared memory;
-// rows beside sums over them; what threads hold around a loop; several chunks of a thread.
-// SMOLDER_BLESS=1 writes what is expected anew.
+// rows beside sums over them; what threads hold around a loop; several chunks of a thread; few columns, all of a
+// thread. SMOLDER_BLESS=1 writes what is expected anew.
 TEST(CudaSchedule, Text) {
   for (const char* name : {"gelu", "column_sum", "softmax", "softmax_kept", "two_lengths", "row_numbers", "transpose",
-                           "long_rows", "rows_and_sums", "largest_of_columns", "scaled_rows"}) {
+                           "long_rows", "rows_and_sums", "largest_of_columns", "scaled_rows", "pair_sums"}) {
     const std::string own = std::string("tests/golden/schedule/") + name + ".loop.smir";
     const std::string common = std::string("tests/golden/loop/") + name + ".smir";
     const std::string before = contents(own).empty() ? contents(common) : contents(own);

@@ -139,10 +139,11 @@ template <> struct Bytes<16> {
   typedef uint4 type;
 };
 template <class T, int V> union Pack {
-  static constexpr int kBytes = V * sizeof(T), kPiece = kBytes < 16 ? kBytes : 16, kPieces = kBytes / kPiece;
+  static constexpr int kBytes = V * sizeof(T), kEven = kBytes & -kBytes, kPiece = kEven < 16 ? kEven : 16;
+  static constexpr int kPieces = kBytes / kPiece;
   typename Bytes<kPiece>::type pieces[kPieces];
   T x[V];
-  u32 words[kBytes < 4 ? 1 : kBytes / 4];
+  u32 words[(kBytes + 3) / 4];
 };
 // Element k as a float: half a word, without a move to a register of its own.
 template <int V> DEVICE f32 bf16_lane(const Pack<u16, V>& pack, int k) {
