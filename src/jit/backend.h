@@ -64,7 +64,7 @@ class Backend {
   /// Links an object and finds its kernel; ~0.1 ms. Throws ValueError when the bytes are not loadable.
   virtual CompiledKernel load(const std::string& object) = 0;
   /// What runs a kernel on a device as it would, bit for bit, without a compiler; null where there is none.
-  virtual std::shared_ptr<const DeviceKernel> stand_in(const Kernel& /*kernel*/, int /*device*/) { return nullptr; }
+  virtual std::shared_ptr<const DeviceKernel> stand_in(const Kernel& /*kernel*/) { return nullptr; }
 };
 
 /// The CPU backend: opens the `smolder_llvm` plugin on first call. Throws RuntimeError naming the file

@@ -154,7 +154,7 @@ class Emitter {
   bool stand_in(const Missing& m) {
     if (p_.options.device == DeviceType::kCPU || stand_ins() == StandIns::kNone) return false;
     const Kernel& kernel = m.step->kernel->kernel;
-    std::shared_ptr<const DeviceKernel> other = target_.stand_in(kernel, p_.options.device.index);
+    std::shared_ptr<const DeviceKernel> other = target_.stand_in(kernel);
     if (!other) return false;
     KernelQueue::Job job{&target_, kernel, m.text, target_name_, resolve_source(site_of(p_, *m.step).source), m.key};
     std::shared_ptr<const DeviceKernel> tiered = KernelQueue::get().submit(std::move(job), std::move(other));

@@ -91,9 +91,7 @@ class CudaBackend final : public Backend {
   CompiledKernel load(const std::string& object) override {
     return {nullptr, nullptr, std::make_shared<const CudaKernel>(object_from_bytes(object))};
   }
-  std::shared_ptr<const DeviceKernel> stand_in(const Kernel& kernel, int device) override {
-    return interpreted(kernel, arch_, smolder::cuda::device_info(device));
-  }
+  std::shared_ptr<const DeviceKernel> stand_in(const Kernel& kernel) override { return interpreted(kernel, arch_); }
 
  private:
   const std::string arch_;

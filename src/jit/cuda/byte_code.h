@@ -78,6 +78,6 @@ struct Function {
 };
 /// What the interpreter is compiled from, behind the prelude.
 std::string interpreter_text();
-inline constexpr size_t kInterpreterWords = 448;  ///< that a launch has at most
+inline constexpr size_t kInterpreterWords = 448;  ///< that an argument of a launch has room for
 
 }  // namespace smolder::jit::cuda

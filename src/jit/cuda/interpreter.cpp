@@ -33,29 +33,36 @@ class InterpreterProgram {
     return *one;
   }
 
-  /// Null until it is compiled.
-  smolder::cuda::DriverKernel function() {
+  /// For large calls and for others. Null until they are compiled.
+  struct Entries {
+    smolder::cuda::DriverKernel one = nullptr, large = nullptr;
+  };
+  Entries functions() {
     std::call_once(asked_, [&] {
       const bool waits = stand_ins() == StandIns::kOnly || stand_ins() == StandIns::kRandom;
       if (waits || program_.is_kept()) return load();
       KernelQueue::get().submit([this] { load(); });
     });
-    return function_.load(std::memory_order_acquire);
+    return {one_.load(std::memory_order_acquire), large_.load(std::memory_order_acquire)};
   }
 
  private:
   explicit InterpreterProgram(const std::string& arch) : program_(interpreter_text(), kInterpreterEntry, arch) {}
-  void load() { function_.store(program_.module().kernel(kInterpreterEntry), std::memory_order_release); }
+  void load() {
+    const smolder::cuda::Module& module = program_.module();
+    large_.store(module.kernel(kLargeInterpreterEntry), std::memory_order_release);
+    one_.store(module.kernel(kInterpreterEntry), std::memory_order_release);
+  }
 
   DeviceProgram program_;
   std::once_flag asked_;
-  std::atomic<smolder::cuda::DriverKernel> function_ = nullptr;
+  std::atomic<smolder::cuda::DriverKernel> one_ = nullptr, large_ = nullptr;  ///< the second is there first
 };
 
 class InterpretedKernel final : public DeviceKernel {
  public:
-  InterpretedKernel(const Kernel& kernel, ByteCode code, smolder::cuda::DriverKernel function)
-      : kernel_(Schedule(kernel).kernel), numbers_(kernel_), code_(std::move(code)), function_(function) {}
+  InterpretedKernel(const Kernel& kernel, InterpreterProgram::Entries functions)
+      : kernel_(Schedule(kernel).kernel), numbers_(kernel_), code_(encode(kernel)), functions_(functions) {}
 
   void launch(Stream& stream, std::span<const KernelArguments> calls) const override {
     const smolder::cuda::DeviceInfo& info = smolder::cuda::device_info(stream.device());
@@ -64,15 +71,25 @@ class InterpretedKernel final : public DeviceKernel {
       InterpreterLaunch own(code_, call, info);
       if (own.empty()) continue;
       own.place_code(code);
-      BufferRef scratch;
+      const auto allocate = [&](size_t bytes) { return smolder::cuda::allocate_temporary(bytes, stream.device()); };
+      BufferRef scratch, slots, words;
       if (own.scratch_bytes() > 0) {
-        scratch = smolder::cuda::allocate_temporary(static_cast<size_t>(own.scratch_bytes()), stream.device());
+        scratch = allocate(static_cast<size_t>(own.scratch_bytes()));
         own.place_scratch(scratch->data());
+      }
+      if (own.slots_bytes() > 0) {
+        slots = allocate(static_cast<size_t>(own.slots_bytes()));
+        own.place_slots(slots->data());
+      }
+      if (own.is_large()) {
+        words = allocate(own.words().size_bytes());
+        smolder::cuda::copy_to_device(stream, words->data(), own.words().data(), own.words().size_bytes());
+        own.place_words(words->data());
       }
       smolder::cuda::LaunchShape shape = own.shape();
       shape.dependent = info.major >= 9;
-      void* parameters[] = {own.words().data()};
-      smolder::cuda::launch(function_, stream, shape, parameters);
+      void* parameters[] = {own.argument().data()};
+      smolder::cuda::launch(own.is_large() ? functions_.large : functions_.one, stream, shape, parameters);
     }
   }
   size_t num_computed() const override { return numbers_.results().size(); }
@@ -96,7 +113,7 @@ class InterpretedKernel final : public DeviceKernel {
   const Kernel kernel_;
   const Numbers numbers_;
   const ByteCode code_;
-  const smolder::cuda::DriverKernel function_;
+  const InterpreterProgram::Entries functions_;
   struct Copy {
     BufferRef memory;
     bool is_there = false;
@@ -107,21 +124,14 @@ class InterpretedKernel final : public DeviceKernel {
 
 }  // namespace
 
-std::shared_ptr<const DeviceKernel> interpreted(const Kernel& kernel, const std::string& arch,
-                                                const smolder::cuda::DeviceInfo& device) {
-  const smolder::cuda::DriverKernel function = InterpreterProgram::of(arch).function();
+std::shared_ptr<const DeviceKernel> interpreted(const Kernel& kernel, const std::string& arch) {
+  const InterpreterProgram::Entries functions = InterpreterProgram::of(arch).functions();
   static Counter& not_ready = counter("cuda.interpreter_not_ready");
-  static Counter& too_large = counter("cuda.interpreter_refused");
-  if (!function) {
+  if (!functions.one) {
     not_ready.add();
     return nullptr;
   }
-  ByteCode code = encode(kernel);
-  if (!may_interpret(code, device)) {
-    too_large.add();
-    return nullptr;
-  }
-  return std::make_shared<const InterpretedKernel>(kernel, std::move(code), function);
+  return std::make_shared<const InterpretedKernel>(kernel, functions);
 }
 
 }  // namespace smolder::jit::cuda

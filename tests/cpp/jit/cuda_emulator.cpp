@@ -78,7 +78,6 @@ const InterpreterEmulator& InterpreterEmulator::get() {
 void InterpreterEmulator::launch(const Kernel& k, void* const* buffers, const int64_t* ints, const uint64_t* scalars,
                                  uint32_t* errors, int64_t positions) const {
   const cuda::ByteCode code = cuda::encode(k);
-  SMOLDER_CHECK(cuda::may_interpret(code, emulated_device()), RuntimeError, "too large for the interpreter");
   const cuda::Schedule schedule(k);
   const cuda::Numbers numbers(schedule.kernel);
   std::vector<uint64_t> all(k.scalars.size() + numbers.results().size());
@@ -89,7 +88,11 @@ void InterpreterEmulator::launch(const Kernel& k, void* const* buffers, const in
   std::vector<char> scratch(static_cast<size_t>(launch.scratch_bytes()), '\xa5');
   launch.place_code(code.code.data());
   launch.place_scratch(scratch.data());
-  program_.run(cuda::kInterpreterEntry, launch.words().data(), launch.shape().grid, launch.shape().block);
+  std::vector<char> slots(static_cast<size_t>(launch.slots_bytes()), '\xa5');
+  if (!slots.empty()) launch.place_slots(slots.data());
+  if (launch.is_large()) launch.place_words(launch.words().data());
+  const char* const entry = launch.is_large() ? cuda::kLargeInterpreterEntry : cuda::kInterpreterEntry;
+  program_.run(entry, launch.argument().data(), launch.shape().grid, launch.shape().block);
 }
 
 cuda::NativeRef EmulatedDevice::function(const std::string& program, const std::string& entry) {

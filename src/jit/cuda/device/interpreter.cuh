@@ -19,18 +19,30 @@ enum Code {
   kBeginStrip,
   kEndStrip
 };
-struct InterpreterArguments {
+struct InterpretedCall {
   const i32* code;
   const u64* scalars;
   u32* errors;
   i64 positions, columns, guarded;  // columns: -1 where groups take positions
   i64 buffers;                      // rows of words before the integers
+};
+struct InterpreterArguments : InterpretedCall {
   i64 words[kWords];
+  DEVICE u64* slots_of_block(const InterpreterArguments&) { return reinterpret_cast<u64*>(shared); }
+};
+// For more words than an argument has room for, or more slots than shared memory has.
+struct LargeInterpreterArguments : InterpretedCall {
+  const i64* words;
+  u64* slots;  // of all blocks; null: in shared memory
+  i64 block_slots;
+  DEVICE u64* slots_of_block(const LargeInterpreterArguments& a) {
+    return a.slots ? a.slots + a.block_slots * blockIdx.x : reinterpret_cast<u64*>(shared);
+  }
 };
 
-// A thread of the interpreter. What it keeps lies in shared memory: slot s of all threads together, then slot s + 1.
-struct Interpreter {
-  const InterpreterArguments& a;
+// A thread of the interpreter. What it keeps lies with that of its block: slot s of all threads, then slot s + 1.
+template <class Arguments> struct Interpreter {
+  const Arguments& a;
   const i32* code;
   u64* slots;
   int threads;
@@ -277,11 +289,11 @@ struct Interpreter {
   }
 };
 
-extern "C" __global__ void __launch_bounds__(512) interpret(const __grid_constant__ InterpreterArguments a) {
+template <class Arguments> DEVICE void interpret_call(const Arguments& a) {
   wait_for_kernel_before();
   if (a.guarded != 0 && *static_cast<const volatile u32*>(a.errors) != 0) return;
   const int threads = blockDim.x * blockDim.y, me = threadIdx.y * blockDim.x + threadIdx.x;
-  Interpreter own{a, a.code, reinterpret_cast<u64*>(shared) + me, threads, 0, -1, 0, 0, 0, 0};
+  Interpreter<Arguments> own{a, a.code, Arguments::slots_of_block(a) + me, threads, 0, -1, 0, 0, 0, 0};
   if (a.columns < 0) {
     const i64 groups = static_cast<i64>(gridDim.x) * blockDim.y;
     own.own = static_cast<i64>(blockIdx.x) * blockDim.y + threadIdx.y;
@@ -298,4 +310,11 @@ extern "C" __global__ void __launch_bounds__(512) interpret(const __grid_constan
     own.own = first - own.column;
     own.run(own.begin(position));
   }
+}
+
+extern "C" __global__ void __launch_bounds__(512) interpret(const __grid_constant__ InterpreterArguments a) {
+  interpret_call(a);
+}
+extern "C" __global__ void __launch_bounds__(512) interpret_large(const __grid_constant__ LargeInterpreterArguments a) {
+  interpret_call(a);
 }
