@@ -42,11 +42,21 @@ std::string KernelEmitter::run() {
        entry_ + "_arguments " + (k_.together ? "table" : "a") + ") {");
   if (k_.together) find_call();
   line("wait_for_kernel_before();");
-  // All blocks find the same: what sets the word has ended.
-  if (k_.guarded) line("if (*static_cast<const volatile u32*>(a.errors) != 0) return;");
+  // All blocks find the same: what sets the word has ended. It is on its way while elements are, and of the blocks of a
+  // multiprocessor most find it in the first-level cache.
+  if (k_.guarded) line("const bool failed = *a.errors != 0;");
+  if (k_.guarded && !looks_late()) line("if (failed) return;");
   is_columns() ? columns() : rows();
   line("}");
   return std::move(out_);
+}
+
+/// Whether the threads of a guarded kernel ask if a step has failed no sooner than they store: what is loaded then need
+/// not wait for the answer.
+bool KernelEmitter::looks_late() const {
+  return k_.guarded && is_columns() && std::ranges::all_of(shape_.chunk_loop->body, [](const Stmt& s) {
+           return s.body.empty() || s.kind == StmtKind::kLanes;
+         });
 }
 
 std::string KernelEmitter::arguments() const {

@@ -101,6 +101,8 @@ void KernelEmitter::varying(const Stmt& s) {
     case StmtKind::kLoad:
       return varying_load(s);
     case StmtKind::kStore:
+      if (looks_late() && &s == &*std::ranges::find(loop_->body, StmtKind::kStore, &Stmt::kind))
+        line("if (failed) return;");
       return varying_store(s);
     case StmtKind::kUpdate:
       return update(s);

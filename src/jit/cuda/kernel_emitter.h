@@ -59,6 +59,7 @@ class KernelEmitter {
 
   // -- the kernel (emit_kernel.cpp)
   std::string arguments() const;
+  bool looks_late() const;
   void find_call();
   void position(const std::string& name);
   void body(const std::vector<Stmt>& statements);

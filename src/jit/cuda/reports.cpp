@@ -73,7 +73,9 @@ StepGate* StepGate::existing(int device) noexcept { return g_gates[device].load(
 
 void StepGate::queue_count() const {
   const auto* const count = static_cast<const char*>(memory_->data()) + sizeof(uint64_t);
-  NativeDevice::of(device_).function(kCount, "count_step")->launch(1, 1, words(failed(), count, count_.data()));
+  NativeDevice::of(device_)
+      .function(kCount, "count_step")
+      ->launch(1, 1, words(failed(), count, count_.data()), {.waits = true});
 }
 
 uint64_t StepGate::passed() const {

@@ -9,7 +9,7 @@ struct k0_arguments {
 };
 extern "C" __global__ void __launch_bounds__(256) k0(const __grid_constant__ k0_arguments a) {
   wait_for_kernel_before();
-  if (*static_cast<const volatile u32*>(a.errors) != 0) return;
+  const bool failed = *a.errors != 0;
   constexpr int V = 4;
   f32* const b0 = a.b0;
   f32* const b1 = a.b1;
@@ -36,6 +36,7 @@ extern "C" __global__ void __launch_bounds__(256) k0(const __grid_constant__ k0_
       FOR_LANES x7[k] = mul_f32(x0[k], x6);
       f32 x8[V];
       FOR_LANES x8[k] = mul_f32(x7[k], x5[k]);
+      if (failed) return;
       Pack<f32, V> out0;
       FOR_LANES out0.x[k] = x8[k];
       store_global(b1 + (0ll) + i, out0);

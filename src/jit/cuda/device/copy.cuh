@@ -31,6 +31,7 @@ KERNEL(repeat_item, RepeatArguments) {
   }
 }
 KERNEL(copy_items, CopyArguments) {
+  LOOK
   UNLESS_FAILED
   const i64 first = static_cast<i64>(blockIdx.x) * (4 * blockDim.x) + threadIdx.x;
 #pragma unroll

@@ -17,5 +17,6 @@ struct CountArguments {
   u64* told;
 };
 KERNEL(count_step, CountArguments) {
+  wait_for_kernel_before();
   if (*a.failed == 0) *a.told = ++*a.count;
 }

@@ -16,6 +16,7 @@ struct LookArguments {
   AxisWords extents, strides;
 };
 KERNEL(look_at_index, LookArguments) {
+  wait_for_kernel_before();
   const i64 e = thread_number();
   if (e < a.count) checked(a.index[offset_at(static_cast<u64>(e), a.rank, a.extents, a.strides)], a.n, a.error);
 }
@@ -110,6 +111,7 @@ template <int V> DEVICE void combine_row(Pack<Element, V>& x, const Element* fro
   combine_packs(x, y);
 }
 template <int V> DEVICE void write_sorted(const RowsArguments& a) {
+  LOOK
   u64 rest = static_cast<u64>(thread_number());
   const i64 packs = a.inner / V, pack = take_digit(rest, static_cast<u64>(packs));
   const i64 e = take_digit(rest, static_cast<u64>(a.count)), outer = static_cast<i64>(rest);
@@ -130,19 +132,19 @@ template <int V> DEVICE void write_sorted(const RowsArguments& a) {
 #pragma unroll 8
     for (i64 k = e; k < end; ++k) combine_row(x, from + positions[k] * a.inner);
   }
+  UNLESS_FAILED
   store_whole(to, x);
 }
 KERNEL(write_rows, RowsArguments) {
-  UNLESS_FAILED
   write_sorted<1>(a);
 }
 KERNEL(write_rows_whole, RowsArguments) {
-  UNLESS_FAILED
   write_sorted<16 / sizeof(Element)>(a);
 }
 
 // Of places with many rows each, so that a thread has a place, and many of its rows on their way.
 template <int V> DEVICE void write_crowded(const RowsArguments& a) {
+  LOOK
   constexpr int kAtOnce = 16;
   u64 rest = static_cast<u64>(thread_number());
   const i64 packs = a.inner / V, pack = take_digit(rest, static_cast<u64>(packs));
@@ -174,14 +176,13 @@ template <int V> DEVICE void write_crowded(const RowsArguments& a) {
       if (k + i < end) combine_packs(x, y[i]);
     }
   }
+  UNLESS_FAILED
   store_whole(to, x);
 }
 KERNEL(write_crowded_rows, RowsArguments) {
-  UNLESS_FAILED
   write_crowded<1>(a);
 }
 KERNEL(write_crowded_rows_whole, RowsArguments) {
-  UNLESS_FAILED
   write_crowded<16 / sizeof(Element)>(a);
 }
 
@@ -197,6 +198,8 @@ struct FewRowsArguments {
   GUARD
 };
 template <int V> DEVICE void write_few(const FewRowsArguments& a) {
+  wait_for_kernel_before();
+  LOOK
   __shared__ i64 places[kFewRows];
   __shared__ int others;
   u64 rest = blockIdx.x;
@@ -227,14 +230,13 @@ template <int V> DEVICE void write_few(const FewRowsArguments& a) {
       if (places[k] == place) combine_row(x, from + k * a.inner);
     }
   }
+  UNLESS_FAILED
   store_whole(to, x);
 }
 KERNEL(write_few_rows, FewRowsArguments) {
-  UNLESS_FAILED
   write_few<1>(a);
 }
 KERNEL(write_few_rows_whole, FewRowsArguments) {
-  UNLESS_FAILED
   write_few<16 / sizeof(Element)>(a);
 }
 //! Each element of an index to a place of its own.
@@ -251,6 +253,7 @@ struct ColumnArguments {
 };
 // A thread takes a column.
 KERNEL(walk_columns, ColumnArguments) {
+  LOOK
   UNLESS_FAILED
   const u64 column = static_cast<u64>(thread_number());
   if (column >= a.columns) return;
@@ -286,6 +289,7 @@ DEVICE Element source_at(const ElementArguments& a, u64 position) {
 
 constexpr int kAlone = 16;  // of one place, that a thread writes alone; the rest its warp fetches
 KERNEL(write_elements, ElementArguments) {
+  LOOK
   UNLESS_FAILED
   const i64 e = thread_number();
   const int lane = static_cast<int>(threadIdx.x % 32);
@@ -330,6 +334,7 @@ KERNEL(write_elements, ElementArguments) {
 
 // An index so short that each block makes all keys.
 KERNEL(write_few_elements, ElementArguments) {
+  LOOK
   UNLESS_FAILED
   __shared__ i64 places[kFewElements];
   for (i64 i = threadIdx.x; i < a.count; i += blockDim.x) {
@@ -366,6 +371,7 @@ DEVICE void add_to(bool* to, bool x) {
 //! Elements, one a thread.
 //@ kScatterAddElements
 KERNEL(add_in_any_order, ElementArguments) {
+  LOOK
   UNLESS_FAILED
   const u64 e = static_cast<u64>(thread_number());
   if (e >= a.count) return;
@@ -388,6 +394,7 @@ DEVICE i64 place_of_row(const AddRowsArguments& a, i64 row) {
   return checked(a.index[offset_at(static_cast<u64>(row), a.rank, a.extents, a.strides)], a.n, a.error);
 }
 KERNEL(add_rows_in_any_order, AddRowsArguments) {
+  LOOK
   UNLESS_FAILED
   u64 rest = static_cast<u64>(thread_number());
   const i64 column = take_digit(rest, static_cast<u64>(a.inner));
@@ -406,6 +413,7 @@ DEVICE void add_in_halves(u32* low, u32* high, u64 x) {
   if (rest) atomicAdd(high, rest);
 }
 KERNEL(add_rows_in_tables, AddRowsArguments) {
+  LOOK
   UNLESS_FAILED
   __shared__ u32 low[kTable], high[kTable];
   const i64 places = a.n * a.inner, all = a.count * a.inner;

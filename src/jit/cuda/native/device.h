@@ -85,8 +85,9 @@ class NativeDevice {
 
 /// The whole text of a program, as it is compiled.
 std::string native_text(const std::string& program);
-/// What a program begins with whose arguments end with GUARD and whose functions begin with UNLESS_FAILED. Guarded,
-/// they do nothing where the word whose address is their last argument is other than 0.
+/// The text that a program begins with whose arguments end with GUARD, and whose functions begin with LOOK and have
+/// UNLESS_FAILED before what they store. Guarded, they store nothing where the word whose address is their last
+/// argument is other than 0, which is on its way while they load.
 std::string guard_text(bool guarded);
 /// "typedef f32 NAME;\n": the type that a program calls an element of `dtype`.
 std::string typedef_of(const char* name, DType dtype);

@@ -171,7 +171,8 @@ class ScatterRows final : public Scatter {
       write.launch(outer_ * count_ * ceil_div(packs, kThreads), kThreads,
                    with_guard(words(addresses[1], source, result, error, count_, n_, width_, index_.extents.size(),
                                     index_.extents, index_.strides[0]),
-                              given));
+                              given),
+                   {.waits = true});
     } else {
       const RadixSort::Sorted sorted = sort(*radix_, make_keys_, addresses[1], index_, error);
       const int64_t threads = crowded_ ? outer_ * n_ * packs : outer_ * count_ * packs;
@@ -292,7 +293,8 @@ class IndexCheck final : public BoundLibrary {
     if (look_) {
       look_->launch(
           ceil_div(count_, kThreads), kThreads,
-          words(addresses[0], given.error, count_, n_, index_.extents.size(), index_.extents, index_.strides[0]));
+          words(addresses[0], given.error, count_, n_, index_.extents.size(), index_.extents, index_.strides[0]),
+          {.waits = true});
     } else if (count_ > 0) {
       report_first(device_, type_, addresses[0], given.error);
     }
