@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
+#include <numeric>
 #include <optional>
 #include <string_view>
 #include <thread>
@@ -43,10 +45,6 @@ Backend& backend(Device device) {
 }
 
 namespace {
-
-/// Nanoseconds of one core that kernels of a step take together which the interpreter runs meanwhile. By an estimate
-/// from GPT-2's first steps on an H100 it needs some 50 ms for as much there, and a compiler more.
-constexpr double kMostInterpretedWork = 5e8;
 
 /// A kernel that is in no cache.
 struct Missing {
@@ -98,20 +96,17 @@ class Emitter {
     std::optional<KernelQueue::Pause> others_wait;
     if (p_.options.device != DeviceType::kCPU && !in_background()) others_wait.emplace();
     std::vector<Missing> all, missing;
-    for (const size_t s : p_.missing) all.push_back(missing_at(s));
-    if (stand_ins() == StandIns::kBehind) {
-      std::ranges::stable_sort(all, {}, [&](const Missing& m) { return work[m.code]; });
-    }
-    double interpreted = 0;
-    for (Missing& m : all) {
+    std::vector<double> own_work;
+    for (const size_t s : p_.missing) {
+      Missing m = missing_at(s);
       // For another plan, while this one waited.
       if ((in_background() || stand_ins() != StandIns::kNone) && find(m)) continue;
-      const double together = interpreted + work[m.code];
-      if ((stand_ins() != StandIns::kBehind || together <= kMostInterpretedWork) && stand_in(m)) {
-        interpreted = together;
-      } else {
-        missing.push_back(std::move(m));
-      }
+      own_work.push_back(work[m.code]);
+      all.push_back(std::move(m));
+    }
+    const double most = stand_ins() == StandIns::kBehind ? kMostInterpretedWork : HUGE_VAL;
+    for (const size_t i : kernels_to_wait_for(own_work, most, [&](size_t i) { return stand_in(all[i]); })) {
+      missing.push_back(std::move(all[i]));
     }
     compile(missing, others);
     p_.missing.clear();
@@ -278,6 +273,22 @@ class Emitter {
 Hash128 key_of(const Kernel& kernel) {
   const std::string text = print(kernel);
   return hash_bytes(text.data(), text.size());
+}
+
+std::vector<size_t> kernels_to_wait_for(std::span<const double> work, double most,
+                                        const std::function<bool(size_t)>& stand_in) {
+  std::vector<size_t> order(work.size()), waited;
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::ranges::stable_sort(order, {}, [&](size_t i) { return work[i]; });
+  double interpreted = 0;
+  for (const size_t i : order) {
+    if (interpreted + work[i] <= most && stand_in(i)) {
+      interpreted += work[i];
+    } else {
+      waited.push_back(i);
+    }
+  }
+  return waited;
 }
 
 void emit(Program& program) { Emitter(program).find_all(); }
