@@ -35,8 +35,9 @@ class DeviceKernel {
   /// How many words, behind the scalars of the kernel, the host computes of them, and what computes them.
   virtual size_t num_computed() const { return 0; }
   virtual void compute_scalars(uint64_t* /*scalars*/) const {}
-  /// Whether it runs as its own code, and will from now on.
-  virtual bool is_own_code() const { return true; }
+  /// What runs it until its own code is there, from the slowest.
+  enum class Tier : uint8_t { kInterpreted, kQuick, kOwn };
+  virtual Tier tier() const { return Tier::kOwn; }
 };
 
 /// A loaded kernel: a function of the host, or a kernel on a device. Holding it keeps the code alive.
@@ -65,6 +66,8 @@ class Backend {
   virtual CompiledKernel load(const std::string& object) = 0;
   /// What runs a kernel on a device as it would, bit for bit, without a compiler; null where there is none.
   virtual std::shared_ptr<const DeviceKernel> stand_in(const Kernel& /*kernel*/) { return nullptr; }
+  /// The same by code that is slower, and there sooner; null where there is none. It is kept nowhere.
+  virtual std::shared_ptr<const DeviceKernel> compile_quickly(const Kernel& /*kernel*/) { return nullptr; }
 };
 
 /// The CPU backend: opens the `smolder_llvm` plugin on first call. Throws RuntimeError naming the file

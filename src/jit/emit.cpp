@@ -46,6 +46,9 @@ Backend& backend(Device device) {
 
 namespace {
 
+/// Bytes of a kernel's loop IR from which on a device's compiler needs some 200 ms or more.
+constexpr size_t kLongText = 2048;
+
 /// A kernel that is in no cache.
 struct Missing {
   int code;  ///< index into Program::kernels
@@ -53,6 +56,7 @@ struct Missing {
   std::string text;
   Hash128 key;
   ObjectCode object;
+  std::shared_ptr<const DeviceKernel> quick;  ///< in place of the object
 };
 
 /// Tells, once, who waits for more than a second what for.
@@ -117,7 +121,7 @@ class Emitter {
 
   Missing missing_at(size_t s) const {
     const Step& step = p_.steps[s];
-    Missing m{step.kernel->code, &step, print(step.kernel->kernel), {}, {}};
+    Missing m{step.kernel->code, &step, print(step.kernel->kernel), {}, {}, {}};
     m.key = hash_bytes(m.text.data(), m.text.size());  // as key_of
     return m;
   }
@@ -150,12 +154,22 @@ class Emitter {
     if (p_.options.device == DeviceType::kCPU || stand_ins() == StandIns::kNone) return false;
     const Kernel& kernel = m.step->kernel->kernel;
     std::shared_ptr<const DeviceKernel> other = target_.stand_in(kernel);
-    if (!other) return false;
+    return other && compile_behind(m, std::move(other));
+  }
+
+  /// False: there can be no thread.
+  bool compile_behind(const Missing& m, std::shared_ptr<const DeviceKernel> other) {
+    const Kernel& kernel = m.step->kernel->kernel;
     KernelQueue::Job job{&target_, kernel, m.text, target_name_, resolve_source(site_of(p_, *m.step).source), m.key};
     std::shared_ptr<const DeviceKernel> tiered = KernelQueue::get().submit(std::move(job), std::move(other));
     if (!tiered) return false;
     p_.kernels[m.code] = {nullptr, nullptr, std::move(tiered)};
     return true;
+  }
+
+  /// Whether a step that waits for a kernel of much text first gets code that takes less time to compile.
+  bool compiles_quickly() const {
+    return p_.options.device != DeviceType::kCPU && stand_ins() == StandIns::kBehind && !in_background();
   }
 
   /// Kernels that are compiled as one. They share a module's overhead, and there are enough batches for the threads. A
@@ -164,7 +178,8 @@ class Emitter {
     // Behind the program one at a time: it may end, fork or want another plan in between.
     const size_t most = in_background() ? 1 : 4, share = missing.size() / static_cast<size_t>(num_threads());
     const bool on_cpu = p_.options.device == DeviceType::kCPU;
-    const size_t most_text = on_cpu ? SIZE_MAX : 4096;  // some 60 statements: beside more, the overhead is small
+    // A device's kernels of some 60 statements, beside which the overhead is small.
+    const size_t most_text = on_cpu ? SIZE_MAX : compiles_quickly() ? kLongText : 4096;
     std::vector<Missing*> order;
     for (Missing& m : missing) order.push_back(&m);
     if (!on_cpu) std::ranges::stable_sort(order, std::greater(), [](const Missing* m) { return m->text.size(); });
@@ -218,6 +233,11 @@ class Emitter {
             span->count = static_cast<int64_t>(batch.size());
             if (span->count > 1) span->name += " and " + std::to_string(span->count - 1) + " more";
           }
+          if (compiles_quickly() && batch[0]->text.size() >= kLongText) {
+            batch[0]->quick = target_.compile_quickly(*kernels[0]);
+            told.add(1);
+            continue;
+          }
           auto objects = target_.compile(kernels);
           for (size_t i = 0; i < batch.size(); ++i) batch[i]->object = std::move(objects[i]);
           told.add(static_cast<int64_t>(batch.size()));
@@ -233,7 +253,13 @@ class Emitter {
       }
       throw;
     }
-    for (Missing& m : missing) keep(m);
+    for (Missing& m : missing) {
+      if (!m.quick) {
+        keep(m);
+      } else if (!compile_behind(m, m.quick)) {
+        p_.kernels[m.code] = {nullptr, nullptr, std::move(m.quick)};
+      }
+    }
     const double ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
     static Counter& compiled = counter("kernels.compiled");
     static Counter& micros = counter("kernels.compile_us");

@@ -68,6 +68,17 @@ std::shared_ptr<const DeviceKernel> TieredKernel::stand_in() const {
   return stand_in_;
 }
 
+DeviceKernel::Tier TieredKernel::tier() const {
+  if (!draws_ && compiled_.load(std::memory_order_acquire)) return Tier::kOwn;
+  const std::shared_ptr<const DeviceKernel> other = stand_in();
+  return other ? other->tier() : Tier::kOwn;
+}
+
+void TieredKernel::replace_stand_in(std::shared_ptr<const DeviceKernel> faster) {
+  const std::lock_guard lock(mutex_);
+  if (stand_in_ && stand_in_->tier() < faster->tier()) stand_in_ = std::move(faster);
+}
+
 void TieredKernel::launch(smolder::cuda::Stream& stream, std::span<const KernelArguments> calls) const {
   const DeviceKernel* const compiled = compiled_.load(std::memory_order_acquire);
   const int64_t number = launches_.load(std::memory_order_relaxed);
@@ -79,9 +90,10 @@ void TieredKernel::launch(smolder::cuda::Stream& stream, std::span<const KernelA
     return compiled->launch(stream, calls);
   }
   static Counter& interpreted = counter("kernels.interpreted_launches");
-  interpreted.add();
+  static Counter& quick = counter("kernels.quick_launches");
   launches_.fetch_add(1, std::memory_order_relaxed);
   const std::shared_ptr<const DeviceKernel> other = stand_in();
+  if (other) (other->tier() == Tier::kInterpreted ? interpreted : quick).add();
   (other ? other.get() : compiled_.load(std::memory_order_acquire))->launch(stream, calls);
 }
 
@@ -213,14 +225,16 @@ std::shared_ptr<const DeviceKernel> KernelQueue::submit(Job job, std::shared_ptr
     const auto known = std::ranges::find_if(*list, [&](const Shared::Waiting& w) {
       return w.job.key == job.key && w.job.text == job.text && w.job.target_name == job.target_name;
     });
-    if (known != list->end()) return known->kernel;
+    if (known == list->end()) continue;
+    known->kernel->replace_stand_in(kernel->stand_in());
+    return known->kernel;
   }
   if (mode != StandIns::kOnly) {
     if (!start(shared)) return nullptr;
     if (s.waiting.size() >= kMostWaiting) return nullptr;
     s.waiting.push_back({std::move(job), kernel});
   }
-  stood_in.add();
+  if (kernel->tier() == DeviceKernel::Tier::kInterpreted) stood_in.add();
   return kernel;
 }
 

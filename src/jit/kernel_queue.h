@@ -34,7 +34,8 @@ class AwaitedKernels {
   const bool outer_;
 };
 
-/// A kernel that a stand-in runs until its own code is there. Both give the same bits.
+/// A kernel that a stand-in runs until its own code is there: the interpreter, or code that was compiled quickly. All
+/// give the same bits.
 class TieredKernel final : public DeviceKernel {
  public:
   TieredKernel(std::shared_ptr<const DeviceKernel> stand_in, bool draws)
@@ -43,15 +44,18 @@ class TieredKernel final : public DeviceKernel {
   void launch(smolder::cuda::Stream& stream, std::span<const KernelArguments> calls) const override;
   size_t num_computed() const override { return computed_; }
   void compute_scalars(uint64_t* scalars) const override;
-  /// Launches are its own code's from now on.
-  bool is_own_code() const override { return !draws_ && compiled_.load(std::memory_order_acquire) != nullptr; }
+  /// kOwn: and will from now on.
+  Tier tier() const override;
+  /// Takes what is faster, unless its own code is there.
+  void replace_stand_in(std::shared_ptr<const DeviceKernel> faster);
   void take_over(std::shared_ptr<const DeviceKernel> compiled);
   /// By the stand-in.
   int64_t launches() const { return launches_.load(std::memory_order_relaxed); }
 
- private:
+  /// Null once its own code is there.
   std::shared_ptr<const DeviceKernel> stand_in() const;
 
+ private:
   const size_t computed_;
   const bool draws_;
   std::shared_ptr<const DeviceKernel> own_;  ///< written once, before `compiled_`

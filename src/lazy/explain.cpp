@@ -32,7 +32,7 @@ std::string median_us(std::vector<double> seconds) {
 }
 
 void tell_kernels(std::ostream& out, const jit::PlanReport& r, const std::vector<std::vector<double>>& times) {
-  static constexpr const char* kKinds[] = {"kernel", "library", "fallback", "interpreted"};
+  static constexpr const char* kKinds[] = {"kernel", "library", "fallback", "interpreted", "quick"};
   for (size_t i = 0; i < r.steps.size(); ++i) {
     const jit::ReportedStep& s = r.steps[i];
     out << "  " << std::setw(3) << i << "  " << std::left << std::setw(8) << kKinds[s.kind] << std::right

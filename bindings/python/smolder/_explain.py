@@ -319,7 +319,8 @@ def _graph(number, step, ran, times, limits):
         for i, k in enumerate(report["steps"]):
             kernels.append(_kernel(i, k, times[i] if i < len(times) else None, limits, step.recompile))
         for n in report["not_fused"]:
-            kinds = [report["steps"][n[side]]["kind"].replace("interpreted", "kernel") for side in ("from", "to")]
+            kinds = [report["steps"][n[side]]["kind"] for side in ("from", "to")]
+            kinds = ["kernel" if kind in ("interpreted", "quick") else kind for kind in kinds]
             not_fused.append(
                 NotFused(n["from"], n["to"], n["op"], n["where"], n["reader"], n["reader_where"],
                          buffers[n["buffer"]]["bytes"], n["why"], _advice.of_neighbours(n["why"], kinds))

@@ -114,6 +114,7 @@ def report(e):
     calls += [count(kinds.count("fallback"), "fallback")] if "fallback" in kinds else []
     calls += [f"{kinds.count('eager')} in eager mode"] if "eager" in kinds else []
     calls += [f"{kinds.count('interpreted')} interpreted, until compiled"] if "interpreted" in kinds else []
+    calls += [f"{kinds.count('quick')} compiled quickly, until compiled well"] if "quick" in kinds else []
     inside = f" ({', '.join(calls)} among them)" if calls else ""
     out.append(
         f"{count(e.graph_count, 'graph')}, {count(e.graph_break_count, 'break')}, {count(e.op_count, 'op')} in"

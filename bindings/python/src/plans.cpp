@@ -54,7 +54,7 @@ nb::dict to_dict(const jit::ReportedOp& op) {
 }
 
 nb::dict to_dict(const jit::ReportedStep& s) {
-  static constexpr std::array kKinds = {"kernel", "library", "fallback", "interpreted"};
+  static constexpr std::array kKinds = {"kernel", "library", "fallback", "interpreted", "quick"};
   nb::dict out;
   out["name"] = s.name;
   out["kind"] = kKinds[s.kind];

@@ -39,8 +39,9 @@ std::shared_ptr<const Module> module_of(const std::string& cubin) {
 
 class CudaKernel final : public DeviceKernel {
  public:
-  explicit CudaKernel(const Object& object)
-      : schedule_(from_bytes(object.kernel)),
+  CudaKernel(const Object& object, Tier tier)
+      : tier_(tier),
+        schedule_(from_bytes(object.kernel)),
         numbers_(schedule_.kernel),
         module_(module_of(object.cubin)),
         function_(module_->kernel(object.entry.c_str())) {}
@@ -66,6 +67,7 @@ class CudaKernel final : public DeviceKernel {
   }
   size_t num_computed() const override { return numbers_.results().size(); }
   void compute_scalars(uint64_t* scalars) const override { numbers_.compute(scalars); }
+  Tier tier() const override { return tier_; }
 
  private:
   void launch(Stream& stream, smolder::cuda::LaunchShape shape, std::vector<int64_t>& words) const {
@@ -74,6 +76,7 @@ class CudaKernel final : public DeviceKernel {
     smolder::cuda::launch(function_, stream, shape, parameters);
   }
 
+  const Tier tier_;
   const Schedule schedule_;
   const Numbers numbers_;
   const std::shared_ptr<const Module> module_;
@@ -89,9 +92,14 @@ class CudaBackend final : public Backend {
     return cuda::compile(kernels, arch_);
   }
   CompiledKernel load(const std::string& object) override {
-    return {nullptr, nullptr, std::make_shared<const CudaKernel>(object_from_bytes(object))};
+    return {nullptr, nullptr, std::make_shared<const CudaKernel>(object_from_bytes(object), DeviceKernel::Tier::kOwn)};
   }
   std::shared_ptr<const DeviceKernel> stand_in(const Kernel& kernel) override { return interpreted(kernel, arch_); }
+  std::shared_ptr<const DeviceKernel> compile_quickly(const Kernel& kernel) override {
+    const Kernel* const one = &kernel;
+    const std::vector<ObjectCode> made = cuda::compile({&one, 1}, arch_, Effort::kQuick);
+    return std::make_shared<const CudaKernel>(object_from_bytes(made[0].bytes), DeviceKernel::Tier::kQuick);
+  }
 
  private:
   const std::string arch_;

@@ -21,7 +21,7 @@ namespace {
 
 /// Each operation rounds as IEEE says. Generic lambdas are the device's. --minimal leaves out what a program would have
 /// of textures and of CUDA's run time, 7 ms a program.
-std::vector<const char*> flags(Contraction contraction) {
+std::vector<const char*> flags(Contraction contraction, Effort effort = Effort::kFull) {
   std::vector<const char*> all = {contraction == Contraction::kAllowed ? "--fmad=true" : "--fmad=false",
                                   "--ftz=false",
                                   "--prec-div=true",
@@ -30,6 +30,7 @@ std::vector<const char*> flags(Contraction contraction) {
                                   "--device-as-default-execution-space",
                                   "--disable-warnings"};
   if (smolder::cuda::nvrtc_is_at_least(12, 8)) all.push_back("--minimal");
+  if (effort == Effort::kQuick && smolder::cuda::nvrtc_is_at_least(13, 0)) all.push_back("--Ofast-compile=mid");
   const char* const host = std::getenv("SMOLDER_HOST_MATH");
   if (host && std::string_view(host) != "0") all.push_back("-DHOST_MATH");
   return all;
@@ -63,11 +64,12 @@ std::string entry_of(const Kernel& kernel, size_t number) {
   return entry + (entry.empty() ? "k" : "_k") + std::to_string(number);
 }
 
-void compile_program(std::span<const Kernel* const> kernels, const std::string& arch, std::vector<ObjectCode>& out) {
+void compile_program(std::span<const Kernel* const> kernels, const std::string& arch, Effort effort,
+                     std::vector<ObjectCode>& out) {
   const auto start = std::chrono::steady_clock::now();
   for (const Kernel* k : kernels) verify(*k);
-  ProgramText program = program_text(kernels);
-  const std::string cubin = compile_text(program.text, arch);
+  ProgramText program = program_text(kernels, effort);
+  const std::string cubin = compile_text(program.text, arch, Contraction::kNone, effort);
   const double ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
   for (size_t i = 0; i < kernels.size(); ++i) {
     ObjectCode code;
@@ -80,12 +82,12 @@ void compile_program(std::span<const Kernel* const> kernels, const std::string& 
 
 }  // namespace
 
-ProgramText program_text(std::span<const Kernel* const> kernels) {
+ProgramText program_text(std::span<const Kernel* const> kernels, Effort effort) {
   Functions functions;
   ProgramText program;
   for (const Kernel* k : kernels) {
     program.entries.push_back(entry_of(*k, program.entries.size()));
-    program.kernels.push_back(KernelEmitter(*k, program.entries.back(), functions).run());
+    program.kernels.push_back(KernelEmitter(*k, program.entries.back(), functions, effort).run());
   }
   program.text = kPrelude + functions.text();
   for (const std::string& k : program.kernels) program.text += k;
@@ -120,13 +122,13 @@ std::string flags_text(Contraction contraction) {
   return text;
 }
 
-std::string compile_text(const std::string& text, const std::string& arch, Contraction contraction) {
+std::string compile_text(const std::string& text, const std::string& arch, Contraction contraction, Effort effort) {
   if (debug_level() >= 4) debug(4, "cuda", "\n" + text);
   static Counter& programs = counter("cuda.programs");
   static Counter& micros = counter("cuda.program_us");
   static Counter& slowest = counter("cuda.slowest_program_us");
   const auto start = std::chrono::steady_clock::now();
-  std::string cubin = smolder::cuda::nvrtc_compile(text, arch, flags(contraction));
+  std::string cubin = smolder::cuda::nvrtc_compile(text, arch, flags(contraction, effort));
   const auto us =
       std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now() - start).count();
   programs.add();
@@ -135,10 +137,10 @@ std::string compile_text(const std::string& text, const std::string& arch, Contr
   return cubin;
 }
 
-std::vector<ObjectCode> compile(std::span<const Kernel* const> kernels, const std::string& arch) {
+std::vector<ObjectCode> compile(std::span<const Kernel* const> kernels, const std::string& arch, Effort effort) {
   std::vector<ObjectCode> objects;
   for (size_t i = 0; i < kernels.size(); i += kProgramKernels) {
-    compile_program(kernels.subspan(i, std::min(kProgramKernels, kernels.size() - i)), arch, objects);
+    compile_program(kernels.subspan(i, std::min(kProgramKernels, kernels.size() - i)), arch, effort, objects);
   }
   return objects;
 }

@@ -9,6 +9,10 @@
 
 namespace smolder::jit::cuda {
 
+/// How long a kernel may be compiled. kQuick: a third of the time or less. Threads take elements one at a time,
+/// whatever the sizes, and NVRTC optimizes less. The bits are the same.
+enum class Effort : bool { kQuick, kFull };
+
 /// A program, and the parts of it that are one kernel each.
 struct ProgramText {
   std::string text;
@@ -16,7 +20,7 @@ struct ProgramText {
   std::vector<std::string> entries;  ///< names of their functions, which profilers show: their ops, and _k0, _k1, ...
 };
 /// The kernels must be valid.
-ProgramText program_text(std::span<const Kernel* const> kernels);
+ProgramText program_text(std::span<const Kernel* const> kernels, Effort effort = Effort::kFull);
 
 /// Kernels that one program holds at most: they share what a program costs, and one thread compiles them.
 inline constexpr size_t kProgramKernels = 8;
@@ -37,9 +41,10 @@ std::string target_of(const std::string& arch, Contraction contraction = Contrac
 /// The flags that a program is compiled with, as one text.
 std::string flags_text(Contraction contraction);
 /// Code of a whole program.
-std::string compile_text(const std::string& text, const std::string& arch,
-                         Contraction contraction = Contraction::kNone);
+std::string compile_text(const std::string& text, const std::string& arch, Contraction contraction = Contraction::kNone,
+                         Effort effort = Effort::kFull);
 /// Verifies the kernels, then compiles each `kProgramKernels` as a program.
-std::vector<ObjectCode> compile(std::span<const Kernel* const> kernels, const std::string& arch);
+std::vector<ObjectCode> compile(std::span<const Kernel* const> kernels, const std::string& arch,
+                                Effort effort = Effort::kFull);
 
 }  // namespace smolder::jit::cuda

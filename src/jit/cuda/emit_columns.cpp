@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "smolder/jit/cuda/compiler.h"
 #include "smolder/jit/cuda/kernel_emitter.h"
 #include "smolder/jit/cuda/text.h"
 #include "smolder/jit/cuda/text_builder.h"
@@ -151,6 +152,7 @@ void KernelEmitter::copy_across(const Stmt& loop, const std::string& positions) 
 
 /// Whether every access to neighbouring elements is aligned for the widest loads, whatever the loops' variables.
 std::string KernelEmitter::aligned() const {
+  if (effort_ == Effort::kQuick) return "false";
   std::vector<std::string> terms;
   const auto add = [&](std::string term) {
     if (std::ranges::find(terms, term) == terms.end()) terms.push_back(std::move(term));

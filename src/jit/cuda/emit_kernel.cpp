@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "smolder/core/error.h"
+#include "smolder/jit/cuda/compiler.h"
 #include "smolder/jit/cuda/kernel_emitter.h"
 #include "smolder/jit/cuda/text.h"
 #include "smolder/jit/cuda/text_builder.h"
@@ -11,8 +12,9 @@
 
 namespace smolder::jit::cuda {
 
-KernelEmitter::KernelEmitter(const Kernel& kernel, std::string entry, Functions& functions)
-    : schedule_(kernel),
+KernelEmitter::KernelEmitter(const Kernel& kernel, std::string entry, Functions& functions, Effort effort)
+    : effort_(effort),
+      schedule_(kernel),
       k_(schedule_.kernel),
       shape_(schedule_.shape),
       entry_(std::move(entry)),

@@ -158,10 +158,10 @@ void InstanceImpl::queue_launch(const Launch& launch, std::vector<IndexReport>& 
     const std::span<const Segment> some = all.subspan(i, at_once);
     const QueuedStep watched(queue().stream(), [&] {
       std::vector<Span> spans;
-      const bool is_own = launch.device->is_own_code();
+      constexpr const char* kOfTiers[] = {" (interpreted)", " (compiled quickly)", ""};
       for (const Segment& s : some) {
         spans.push_back(span_of(s.step));
-        if (!is_own) spans.back().name += " (interpreted)";
+        spans.back().name += kOfTiers[static_cast<int>(launch.device->tier())];
       }
       return spans;
     });
@@ -404,7 +404,7 @@ void InstanceImpl::settle(cuda::InstanceState& state) const {
 /// Whether all launches are of kernels' own code: a graph would launch for ever what stands in for it.
 bool InstanceImpl::is_compiled(cuda::InstanceState& state) const {
   state.is_compiled = state.is_compiled || std::ranges::all_of(launches_, [](const Launch& launch) {
-                        return !launch.device || launch.device->is_own_code();
+                        return !launch.device || launch.device->tier() == DeviceKernel::Tier::kOwn;
                       });
   return state.is_compiled;
 }

@@ -94,7 +94,7 @@ class InterpretedKernel final : public DeviceKernel {
   }
   size_t num_computed() const override { return numbers_.results().size(); }
   void compute_scalars(uint64_t* scalars) const override { numbers_.compute(scalars); }
-  bool is_own_code() const override { return false; }
+  Tier tier() const override { return Tier::kInterpreted; }
 
  private:
   /// Copied at the first launch.

@@ -24,10 +24,12 @@
 
 namespace smolder::jit::cuda {
 
+enum class Effort : bool;
+
 class KernelEmitter {
  public:
   /// The kernel must be valid. `entry` is the name of its function.
-  KernelEmitter(const Kernel& kernel, std::string entry, Functions& functions);
+  KernelEmitter(const Kernel& kernel, std::string entry, Functions& functions, Effort effort);
   /// The struct of its arguments and the function.
   std::string run();
 
@@ -231,6 +233,7 @@ class KernelEmitter {
   std::string bounds(const Stmt& s) const;
   std::string buffer(int b) const { return "b" + std::to_string(b); }
 
+  const Effort effort_;
   const Schedule schedule_;
   const Kernel& k_;
   const KernelShape& shape_;

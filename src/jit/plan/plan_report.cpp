@@ -143,7 +143,9 @@ class Reporter {
       r.kernel = step.kernel->code;
       r.key = key_of(step.kernel->kernel);
       const DeviceKernel* const device = p_.kernels[static_cast<size_t>(r.kernel)].device.get();
-      if (device && !device->is_own_code()) r.kind = ReportedStep::kInterpreted;
+      constexpr ReportedStep::Kind kOfTiers[] = {ReportedStep::kInterpreted, ReportedStep::kQuick,
+                                                 ReportedStep::kKernel};
+      if (device) r.kind = kOfTiers[static_cast<int>(device->tier())];
       const auto built = std::ranges::find(p_.built, r.key, &BuiltKernel::key);
       if (built != p_.built.end()) r.built_ms = built->milliseconds;
     } else {

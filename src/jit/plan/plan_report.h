@@ -42,8 +42,8 @@ struct ReportedMove {
 };
 
 struct ReportedStep {
-  /// kInterpreted: a kernel whose code is not compiled yet.
-  enum Kind : uint8_t { kKernel, kLibrary, kFallback, kInterpreted } kind = kKernel;
+  /// kInterpreted, kQuick: a kernel whose own code is not compiled yet.
+  enum Kind : uint8_t { kKernel, kLibrary, kFallback, kInterpreted, kQuick } kind = kKernel;
   std::string name;  ///< of the kernel, or of the op that a library or an eager kernel runs
   SourceToken source = 0;
   int launch = 0;        ///< steps of one launch run side by side, and are timed together

@@ -33,8 +33,8 @@ class EmulatedFunction final : public cuda::NativeFunction {
 
 }  // namespace
 
-CudaEmulator::CudaEmulator(std::span<const Kernel* const> kernels, const std::string& compiler)
-    : kernels_(kernels), text_(cuda::program_text(kernels)), program_(text_.text, compiler) {}
+CudaEmulator::CudaEmulator(std::span<const Kernel* const> kernels, const std::string& compiler, cuda::Effort effort)
+    : kernels_(kernels), text_(cuda::program_text(kernels, effort)), program_(text_.text, compiler) {}
 
 void CudaEmulator::launch(size_t kernel, void* const* buffers, const int64_t* ints, const uint64_t* scalars,
                           uint32_t* errors, int64_t positions) const {

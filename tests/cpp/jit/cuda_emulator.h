@@ -41,7 +41,8 @@ inline const smolder::cuda::DeviceInfo& emulated_device() {
 class CudaEmulator {
  public:
   /// Compiles the kernels; `compiler` is the command. Throws RuntimeError when that fails.
-  CudaEmulator(std::span<const Kernel* const> kernels, const std::string& compiler);
+  CudaEmulator(std::span<const Kernel* const> kernels, const std::string& compiler,
+               cuda::Effort effort = cuda::Effort::kFull);
 
   /// As `DeviceKernel::launch`, on memory of the host.
   void launch(size_t kernel, void* const* buffers, const int64_t* ints, const uint64_t* scalars, uint32_t* errors,

@@ -410,12 +410,12 @@ TEST(CudaDriver, AbsenceIsNoError) {
 
 constexpr int64_t kFewElements = 20000;  // whose races it takes little time to look for
 
-/// Runs each kernel emulated, as its own code and by the device's interpreter, in place where it may be, and
-/// interpreted on the host, as it is and as it is scheduled, and expects equal bits.
+/// Runs each kernel emulated, as its own code, as the code that is compiled quickly and by the device's interpreter, in
+/// place where it may be, and interpreted on the host, as it is and as it is scheduled, and expects equal bits.
 void expect_same(const std::vector<KernelSample>& samples, const std::vector<std::vector<int64_t>>& index_limits) {
   std::vector<const Kernel*> kernels;
   for (const KernelSample& s : samples) kernels.push_back(&s.kernel);
-  const CudaEmulator emulator(kernels, SMOLDER_HOST_CXX);
+  const CudaEmulator emulator(kernels, SMOLDER_HOST_CXX), quick(kernels, SMOLDER_HOST_CXX, cuda::Effort::kQuick);
   std::mt19937_64 random(5);
   for (size_t i = 0; i < samples.size(); ++i) {
     const KernelSample& s = samples[i];
@@ -435,11 +435,12 @@ void expect_same(const std::vector<KernelSample>& samples, const std::vector<std
       on_host.push_back(want[b].data());
     }
     for (const auto& [read, written] : s.in_place) on_device[written] = on_device[read];
-    Copies on_interpreter(s, want, on_device);
+    Copies on_interpreter(s, want, on_device), by_quick(s, want, on_device);
     ErrorSlots interpreter_errors(s.kernel.num_errors);
     InterpreterEmulator::get().launch(s.kernel, on_interpreter.places.data(), s.ints.data(), s.scalars.data(),
                                       interpreter_errors.data(), s.positions);
-    ErrorSlots got_errors(s.kernel.num_errors);
+    ErrorSlots got_errors(s.kernel.num_errors), quick_errors(s.kernel.num_errors);
+    quick.launch(i, by_quick.places.data(), s.ints.data(), s.scalars.data(), quick_errors.data(), s.positions);
     std::vector<uint32_t> want_errors(static_cast<size_t>(s.kernel.num_errors));
     emulator.launch(i, on_device.data(), s.ints.data(), s.scalars.data(), got_errors.data(), s.positions);
     const auto host = [&](const Kernel& k, void* const* buffers) {
@@ -461,12 +462,15 @@ void expect_same(const std::vector<KernelSample>& samples, const std::vector<std
       want[read] = got[read].clone();  // it was overwritten
     }
     on_interpreter.part(s, want);
+    by_quick.part(s, want);
     for (size_t b = 0; b < got.size(); ++b) {
       if (!on_device[b]) continue;
       EXPECT_TRUE(same(got[b], want[b])) << "b" << b;
       EXPECT_TRUE(same(on_interpreter.arrays[b], want[b])) << "b" << b << " of the interpreter";
+      EXPECT_TRUE(same(by_quick.arrays[b], want[b])) << "b" << b << " of the quick code";
     }
     EXPECT_EQ(interpreter_errors.found(), want_errors);
+    EXPECT_EQ(quick_errors.found(), want_errors);
     EXPECT_EQ(got_errors.found(), want_errors);
   }
 }

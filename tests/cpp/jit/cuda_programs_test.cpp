@@ -20,7 +20,7 @@ using ir::Op;
 class Asked final : public NativeDevice {
  public:
   explicit Asked(const std::set<std::string>& kept) : kept_(kept) {}
-  bool has(const std::string& program, bool) override { return kept_.contains(native_text(program)); }
+  bool has(const std::string& program) override { return kept_.contains(native_text(program)); }
   NativeRef function(const std::string& program, const std::string&) override {
     programs.insert(native_text(program));
     return nullptr;
@@ -53,6 +53,7 @@ TEST(CommonPrograms, HaveWhatStepsOftenAskFor) {
     const LibraryView x = dense(DType::kFloat32, {4, n});
     bind_native(asked, Op::kSorted, {x}, {x, dense(DType::kInt64, {4, n})}, {1, 0});
     bind_native(asked, Op::kScan, {x}, {x}, {0, 1});
+    bind_native(asked, Op::kScan, {x}, {x}, {1, 1});  // cumprod
   }
   // A deep and a flat product, of which one operand is transposed.
   for (const auto& [m, n, k] : {std::array<int64_t, 3>{192, 192, 1024}, {640, 512, 64}}) {

@@ -9,6 +9,7 @@
 #include "smolder/ir/builder.h"
 #include "smolder/jit/cuda/attention_text.h"
 #include "smolder/jit/cuda/byte_code.h"
+#include "smolder/jit/cuda/device/report.h"
 #include "smolder/jit/cuda/library.h"
 #include "smolder/jit/cuda/native/copy.h"
 #include "smolder/jit/cuda/native/device.h"
@@ -29,7 +30,7 @@ class ListingDevice final : public NativeDevice {
     programs_.insert(program);
     return std::make_shared<const NoFunction>();
   }
-  bool has(const std::string& /*program*/, bool /*on_disk*/) override { return true; }
+  bool has(const std::string& /*program*/) override { return true; }
   int64_t shared_bytes() const override { return 99 << 10; }  // as the devices of sm_86 have, which sm_80 serves
   BufferRef allocate(int64_t /*bytes*/) override { return smolder::allocate(1); }
   void copy(void* /*to*/, const void* /*from*/, int64_t /*bytes*/) override {}
@@ -87,9 +88,10 @@ void list_scatters(NativeDevice& device) {
       bind_native(device, op, {out, dense(DType::kInt64, {n}), dense(dtype, {n, kWidth})}, {out}, {0}, guarded);
     }
   };
-  const auto elements = [&](Op op, DType dtype, bool guarded, int64_t width) {
+  const auto elements = [&](Op op, DType dtype, bool guarded, int64_t width, ir::ScatterKind kind = {}) {
     const LibraryView out = dense(dtype, {kPlaces, width}), index = dense(DType::kInt64, {kMany / kWidth, width});
-    const std::vector<int64_t> attrs = op == Op::kScatterInto ? std::vector<int64_t>{0, 0} : std::vector<int64_t>{0};
+    std::vector<int64_t> attrs{0};
+    if (op == Op::kScatterInto) attrs.insert(attrs.begin(), static_cast<int64_t>(kind));
     bind_native(device, op, {out, index, dense(dtype, index.shape)}, {out}, attrs, guarded);
   };
   for (const bool guarded : {false, true}) {
@@ -99,6 +101,9 @@ void list_scatters(NativeDevice& device) {
       elements(Op::kScatterAdd, dtype, guarded, kWidth);
       elements(Op::kScatterInto, dtype, guarded, kWidth);
     }
+  }
+  for (const ir::ScatterKind kind : {ir::ScatterKind::kMax, ir::ScatterKind::kMin}) {
+    elements(Op::kScatterInto, DType::kFloat32, false, kWidth, kind);
   }
   for (const DType dtype : {DType::kInt64, DType::kBool}) {
     rows(Op::kIndexSet, dtype, false);
@@ -125,7 +130,11 @@ void list_sorts_and_scans(NativeDevice& device) {
     for (const Dims& shape :
          {Dims{8, kShorter}, Dims{8, kShorter + kShort}, Dims{8, kFour * kShorter}, Dims{8, kTile}, Dims{kTile, 8}}) {
       const int64_t axis = shape[1] == 8 ? 0 : 1;
-      bind_native(device, Op::kScan, {dense(dtype, shape)}, {dense(dtype, shape)}, {0, axis});
+      for (const ir::ScanKind kind : {ir::ScanKind::kSum, ir::ScanKind::kProd}) {
+        if (kind == ir::ScanKind::kProd && !is_floating(dtype)) continue;
+        bind_native(device, Op::kScan, {dense(dtype, shape)}, {dense(dtype, shape)},
+                    {static_cast<int64_t>(kind), axis});
+      }
     }
   }
   for (const bool wide : {false, true}) {
@@ -152,18 +161,29 @@ void list_copies(NativeDevice& device) {
 }
 
 void list_attention(std::vector<CommonProgram>& programs, const std::string& arch) {
+  using Mask = AttentionText::Mask;
+  const auto add = [&](AttentionText text) {
+    for (const bool backward : {false, true}) {
+      text.backward = backward;
+      text.positive = backward || text.mask != Mask::kAdded;
+      for (const AttentionText::Kernel kernel : text.kernels()) {
+        programs.push_back(
+            {text.instructions() + text.text_of(kernel), Contraction::kAllowed, arch + (text.warpgroups ? "a" : "")});
+      }
+    }
+  };
   for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
     AttentionText text{.dtype = dtype, .warpgroups = is_half(dtype) && arch == "sm_90"};
-    for (const int64_t width : {32, 64, 128}) {
-      text.head = text.padded(width);
-      for (const bool causal : {false, true}) {
-        for (const bool backward : {false, true}) {
-          text.is_causal = causal, text.backward = backward;
-          for (const AttentionText::Kernel kernel : text.kernels()) {
-            programs.push_back({text.instructions() + text.text_of(kernel), Contraction::kAllowed,
-                                arch + (text.warpgroups ? "a" : "")});
-          }
-        }
+    std::set<int> heads;
+    for (const int64_t width : {32, 64, 128}) heads.insert(text.padded(width));
+    for (const int head : heads) {
+      text.head = head, text.is_causal = true, text.mask = Mask::kNone;
+      add(text);
+      text.is_causal = false;
+      add(text);
+      for (const Mask mask : {Mask::kBool, Mask::kAdded}) {  // of padded batches
+        text.mask = mask;
+        if (head <= 64) add(text);
       }
     }
   }
@@ -178,6 +198,7 @@ std::vector<CommonProgram> common_programs(const std::string& arch) {
   bind_native(device, Op::kDot, {dense(DType::kInt64, {8, 8}), dense(DType::kInt64, {8, 8})},
               {dense(DType::kInt64, {8, 8})}, {});
   const ProductFinish finish(device, {}, {});
+  device.function(kCount, "count_step");
   list_scatters(device);
   list_sorts_and_scans(device);
   list_copies(device);

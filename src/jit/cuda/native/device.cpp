@@ -83,10 +83,9 @@ class QueueDevice final : public NativeDevice {
     if (!known) known = std::make_shared<const DeviceFunction>(queue_, program_of(program, entry), entry);
     return known;
   }
-  bool has(const std::string& text, bool on_disk) override {
+  bool has(const std::string& text) override {
     const std::lock_guard lock(mutex_);
     if (programs_.contains(text)) return true;
-    if (!on_disk) return false;
     auto program = program_in(text, "multiply");
     if (!program->is_kept()) return false;
     programs_[text] = std::move(program);

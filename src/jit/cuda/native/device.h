@@ -69,8 +69,8 @@ class NativeDevice {
   /// A function of a program that follows the prelude and `kNativePrelude` (device/native.cuh). Compiled at its first
   /// launch, unless it was before, and kept on disk.
   virtual NativeRef function(const std::string& program, const std::string& entry) = 0;
-  /// Whether a program need not be compiled: it was asked for already, or, if that is looked for, is kept on disk.
-  virtual bool has(const std::string& /*program*/, bool /*on_disk*/) { return true; }
+  /// Whether a program need not be compiled: it was asked for already, came with the library, or is kept on disk.
+  virtual bool has(const std::string& /*program*/) { return true; }
   /// Each compiles, on any thread, a program of functions that were asked for since the last call, of all devices.
   static std::vector<std::function<void()>> take_unready();
   /// Adds what compiles another.

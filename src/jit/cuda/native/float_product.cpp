@@ -164,14 +164,14 @@ class FloatProduct final : public BoundLibrary {
 
   /// The best, unless it is still to be compiled and another that gives the same bits is not.
   Choice at_hand() const {
-    if (device_.has(program(best_, left_.whole, right_.whole), true)) return best_;
+    if (device_.has(program(best_, left_.whole, right_.whole))) return best_;
     for (const Tile& tile : kTiles) {
       if (tile.teams != best_.tile->teams || tile.teams == 1 || !fits(steps_.desc, tile)) continue;
       if (shared_bytes(tile) > device_.shared_bytes()) continue;
       for (const bool once : {true, false}) {
         const Choice other{&tile, once};
         const bool holds = !once || steps_.desc.k <= tile.depth;
-        if (holds && device_.has(program(other, left_.whole, right_.whole), false)) return other;
+        if (holds && device_.has(program(other, left_.whole, right_.whole))) return other;
       }
     }
     return best_;
