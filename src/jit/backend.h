@@ -66,6 +66,11 @@ class Backend {
   virtual CompiledKernel load(const std::string& object) = 0;
   /// What runs a kernel on a device as it would, bit for bit, without a compiler; null where there is none.
   virtual std::shared_ptr<const DeviceKernel> stand_in(const Kernel& /*kernel*/) { return nullptr; }
+  /// How many times longer that takes for a call of such sizes than for one of as much work for all of the device.
+  virtual double slowness(const Kernel& /*kernel*/, std::span<const int64_t> /*ints*/, int64_t /*positions*/,
+                          int /*device*/) {
+    return 1;
+  }
   /// The same by code that is slower, and there sooner; null where there is none. It is kept nowhere.
   virtual std::shared_ptr<const DeviceKernel> compile_quickly(const Kernel& /*kernel*/) { return nullptr; }
 };

@@ -95,6 +95,9 @@ class CudaBackend final : public Backend {
     return {nullptr, nullptr, std::make_shared<const CudaKernel>(object_from_bytes(object), DeviceKernel::Tier::kOwn)};
   }
   std::shared_ptr<const DeviceKernel> stand_in(const Kernel& kernel) override { return interpreted(kernel, arch_); }
+  double slowness(const Kernel& kernel, std::span<const int64_t> ints, int64_t positions, int device) override {
+    return interpreter_slowness(kernel, ints, positions, smolder::cuda::device_info(device));
+  }
   std::shared_ptr<const DeviceKernel> compile_quickly(const Kernel& kernel) override {
     const Kernel* const one = &kernel;
     const std::vector<ObjectCode> made = cuda::compile({&one, 1}, arch_, Effort::kQuick);

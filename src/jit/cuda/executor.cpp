@@ -398,7 +398,7 @@ void InstanceImpl::settle(cuda::InstanceState& state) const {
   if (state.preparing && *state.preparing > 0) return;
   state.is_settled = true;
   for (const LibraryStep& step : library_) step.call->settle();
-  plan_->compile_missing(launches_);
+  plan_->compile_missing(work_of_stand_ins());
 }
 
 /// Whether all launches are of kernels' own code: a graph would launch for ever what stands in for it.

@@ -57,4 +57,8 @@ class InterpreterLaunch {
 /// on, behind the program.
 std::shared_ptr<const DeviceKernel> interpreted(const Kernel& kernel, const std::string& arch);
 
+/// How many times longer the interpreter takes for a call of few threads than for as much work of all the device's.
+double interpreter_slowness(const Kernel& kernel, std::span<const int64_t> ints, int64_t positions,
+                            const smolder::cuda::DeviceInfo& device);
+
 }  // namespace smolder::jit::cuda

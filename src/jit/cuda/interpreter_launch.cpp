@@ -94,6 +94,16 @@ void InterpreterLaunch::plan_slots(const ByteCode& code, const smolder::cuda::De
 
 void InterpreterLaunch::place_slots(const void* address) { argument_[kSlotsAt] = reinterpret_cast<int64_t>(address); }
 void InterpreterLaunch::place_words(const void* address) { argument_[kWordsAt] = reinterpret_cast<int64_t>(address); }
+double interpreter_slowness(const Kernel& kernel, std::span<const int64_t> ints, int64_t positions,
+                            const smolder::cuda::DeviceInfo& device) {
+  constexpr double kThreadsEach = 512;  // of a multiprocessor, which hide what each waits for
+  const std::vector<void*> nowhere(kernel.buffers.size());
+  const InterpreterLaunch launch(encode(kernel), {nowhere.data(), ints.data(), nullptr, nullptr, positions}, device);
+  const smolder::cuda::LaunchShape& shape = launch.shape();
+  const double threads = double{shape.grid[0]} * shape.block[0] * shape.block[1];
+  return std::max(1.0, kThreadsEach * device.multiprocessors / std::max(threads, 1.0));
+}
+
 void InterpreterLaunch::place_scratch(const void* address) {
   for (const size_t w : placed_) {
     (words_.empty() ? argument_[kFirstWord + w] : words_[w]) += reinterpret_cast<int64_t>(address);

@@ -109,7 +109,7 @@ InstanceImpl::InstanceImpl(std::shared_ptr<const PlanImpl> plan, std::vector<int
   if (!p.missing.empty() && waits_) {  // who waits for kernels waits for what is best of calls beside them
     for (const LibraryStep& step : library_) step.call->settle();
   }
-  plan_->compile_missing(launches_);
+  plan_->compile_missing(work_of_stand_ins());
   for (Launch& launch : launches_) {
     if (launch.library >= 0) continue;
     const CompiledKernel& kernel = p.kernels[p.steps[launch.first_step].kernel->code];
@@ -180,14 +180,28 @@ Placement PlanImpl::place_at(std::span<const int64_t> evaluated) const {
   return place(lifetimes_, evaluated, hosts_);
 }
 
-void PlanImpl::compile_missing(std::span<const Launch> launches) const {
+void PlanImpl::compile_missing(std::span<const double> work) const {
   const std::lock_guard hold(compiling_);
-  std::vector<double> work(program_.kernels.size(), 0.0);
-  for (const Launch& launch : launches) {
-    if (launch.library >= 0) continue;
-    work[program_.steps[launch.first_step].kernel->code] += launch.work;
-  }
   jit::compile_missing(program_, take_unready(program_.options.device.type), work);
+}
+
+/// Of each kernel in a run, as what stands in for it would take; by its first call.
+std::vector<double> InstanceImpl::work_of_stand_ins() const {
+  const Program& p = plan_->program();
+  std::vector<double> work(p.kernels.size(), 0.0), slowness(p.kernels.size(), 0.0);
+  const Device device = p.options.device;
+  if (device.type == DeviceType::kCPU || plan_->missing() == 0) return work;
+  Backend& target = backend(device);
+  for (const Launch& launch : launches_) {
+    if (launch.library >= 0 || launch.num_segments == 0) continue;
+    const KernelCall& call = *p.steps[launch.first_step].kernel;
+    const Segment& s = segments_[launch.first_segment];
+    double& slow = slowness[call.code];
+    if (slow == 0)
+      slow = target.slowness(call.kernel, {ints_.data() + s.ints, call.ints.size()}, s.positions, device.index);
+    work[call.code] += launch.work * slow;
+  }
+  return work;
 }
 
 size_t PlanImpl::missing() const {

@@ -53,8 +53,8 @@ class PlanImpl final : public Plan {
   /// Where they are at these sizes.
   Placement place_at(std::span<const int64_t> evaluated) const;
   /// Compiles the kernels that no cache had. Its first instance asks, when it has chosen what else is to be compiled:
-  /// the hand-written kernels of its sizes. `launches`: the instance's.
-  void compile_missing(std::span<const Launch> launches) const;
+  /// the hand-written kernels of its sizes. `work`: see work_of_stand_ins.
+  void compile_missing(std::span<const double> work) const;
 
  private:
   const uint64_t id_;
@@ -225,6 +225,7 @@ class InstanceImpl final : public Instance {
   void find_first_write();
   void share_blocks(Launch& launch);
   void append_computed(const Launch& launch, size_t scalars);
+  std::vector<double> work_of_stand_ins() const;
   int64_t bytes_of(const Step& step) const;
   bool has_errors(const std::vector<IndexReport>& reports) const;
   void run_launch(const Launch& launch, std::vector<IndexReport>& reports) const;

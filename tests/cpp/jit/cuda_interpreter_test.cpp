@@ -37,6 +37,19 @@ TEST(CudaInterpreter, HasRoomForKernels) {
   }
 }
 
+// A sum over all elements is one group's.
+TEST(CudaInterpreter, IsSlowWhereThereAreFewThreads) {
+  smolder::cuda::DeviceInfo large = emulated_device();
+  large.multiprocessors = 132;
+  const auto slowness = [&](int64_t rows, int64_t columns) {
+    return cuda::interpreter_slowness(golden("softmax"), std::vector<int64_t>{rows, columns}, rows, large);
+  };
+  EXPECT_EQ(slowness(10000, 1024), 1);
+  EXPECT_GT(slowness(1, 1024), 100);
+  EXPECT_EQ(slowness(2, 1024), slowness(1, 1024) / 2);
+  EXPECT_GT(slowness(0, 1024), 1000);
+}
+
 TEST(CudaInterpreter, SlotsAreTakenAgain) {
   std::string text =
       "kernel {\n  buffers b0:float32 r, b1:float32 w\n  ints 1\n  parallel vector v0 < n0 {\n"
