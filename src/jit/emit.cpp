@@ -46,8 +46,9 @@ Backend& backend(Device device) {
 
 namespace {
 
-/// Bytes of a kernel's loop IR from which on a device's compiler needs some 200 ms or more.
-constexpr size_t kLongText = 2048;
+/// Bytes of a kernel's loop IR from which on a device's compiler may need more than 100 ms: short rows of logarithms of
+/// sums of exponentials take 1.4 s.
+constexpr size_t kLongText = 512;
 
 /// A kernel that is in no cache.
 struct Missing {
