@@ -3,8 +3,11 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <vector>
 
+#include "smolder/core/memory_history.h"
+#include "smolder/core/thread_pool.h"
 #include "smolder/ir/infer.h"
 #include "smolder/lazy/op_support.h"
 #include "smolder/lazy/ops.h"
@@ -68,9 +71,65 @@ Dims with_middle(const Place& p, const Dims& middle) {
 /// The Trues of a flat mask counted from 0; `none` elsewhere.
 Tensor numbers_of(const Tensor& flat, int64_t none) { return where(flat, cumsum(flat, 0) - 1, none); }
 
+/// Trues of a mask are looked for in blocks, which threads share. In memory of others any byte but 0 is one.
+constexpr int64_t kMaskBlock = 1 << 16;
+
+/// How many Trues come before each block, and in all.
+std::vector<int64_t> trues_before(const uint8_t* mask, int64_t n) {
+  const int64_t blocks = (n + kMaskBlock - 1) / kMaskBlock;
+  std::vector<int64_t> before(static_cast<size_t>(blocks) + 1);
+  parallel_for(blocks, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t b = begin; b < end; ++b) {
+      const uint8_t *const from = mask + b * kMaskBlock, *const to = mask + std::min(n, (b + 1) * kMaskBlock);
+      before[static_cast<size_t>(b) + 1] = std::count_if(from, to, [](uint8_t x) { return x != 0; });
+    }
+  });
+  std::partial_sum(before.begin(), before.end(), before.begin());
+  return before;
+}
+
+/// Writes the index of each True from position `begin` to `end` of a mask of this shape.
+void write_trues(const uint8_t* mask, int64_t begin, int64_t end, const Dims& shape, int64_t* out) {
+  constexpr int64_t kTogether = 64;
+  for (; begin < end; begin += kTogether) {
+    int64_t found[kTogether + 1], count = 0;
+    for (int64_t i = begin; i < std::min(end, begin + kTogether); ++i) {  // without a branch, which none could foresee
+      found[count] = i;
+      count += mask[i] != 0;
+    }
+    for (int64_t k = 0; k < count; ++k, out += shape.size()) {
+      int64_t at = found[k];
+      for (int d = shape.size(); d-- > 1; at /= shape[d]) out[d] = at % shape[d];
+      if (!shape.empty()) out[0] = at;
+    }
+  }
+}
+
+/// The index of each True of a mask, a row for each, of the dimensions of `shape`, which has as many elements. On the
+/// CPU: their number must be read in any case, and once the mask is in memory one look at it takes less than recording
+/// a search of several kernels, which is a trace of its own for every number.
+Tensor trues_on_cpu(const Tensor& mask, const Dims& shape, std::string_view reason) {
+  const BufferRef elements = mask.materialize(reason);
+  const auto* const from = static_cast<const uint8_t*>(elements->data());
+  const int64_t n = mask.numel();
+  const std::vector<int64_t> before = trues_before(from, n);
+  const Dims result{before.back(), shape.size()};
+  const MemoryFor use(reason, capture_source());
+  BufferRef found = allocate(static_cast<size_t>(storage_bytes(result, DType::kInt64)));
+  auto* const out = static_cast<int64_t*>(found->data());
+  parallel_for(static_cast<int64_t>(before.size()) - 1, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t b = begin; b < end; ++b) {
+      write_trues(from, b * kMaskBlock, std::min(n, (b + 1) * kMaskBlock), shape, out + before[b] * shape.size());
+    }
+  });
+  return Tensor::from_buffer(std::move(found), result, DType::kInt64);
+}
+
 /// Positions of the Trues of a flat mask, in order.
 Tensor positions(const Tensor& flat, std::string_view reason) {
-  const int64_t n = flat.numel(), count = n == 0 ? 0 : read_size(sum(flat), reason);
+  const int64_t n = flat.numel();
+  if (flat.device() == DeviceType::kCPU) return reshape(trues_on_cpu(flat, {n}, reason), {-1});
+  const int64_t count = n == 0 ? 0 : read_size(sum(flat), reason);
   // The others all go to one place behind.
   const Tensor found = index_copy(zeros({count + 1}, DType::kInt64), 0, numbers_of(flat, count), arange(n));
   return slice(found, 0, 0, count);
@@ -224,8 +283,9 @@ Tensor masked_select(const Tensor& x, const Tensor& mask) {
 // -- shapes that depend on data
 
 Tensor nonzero(const Tensor& x, std::string_view op) {
-  const Tensor flat = reshape(x != 0, {-1});
-  Tensor at = positions(flat, op);
+  const Tensor mask = x.dtype() == DType::kBool ? x : x != 0;
+  if (x.device() == DeviceType::kCPU) return trues_on_cpu(mask, x.shape(), op);
+  Tensor at = positions(reshape(mask, {-1}), op);
   std::vector<Tensor> columns(x.dim());
   for (int i = x.dim(); i-- > 0;) {
     const int64_t n = std::max<int64_t>(x.shape()[i], 1);

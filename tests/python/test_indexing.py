@@ -104,9 +104,49 @@ def test_too_many_or_too_few_values_for_a_mask_are_an_error():
 # -- reads at masks, which sync under the name of the op, and at several indices
 
 
+@pytest.mark.parametrize(
+    "shape", [(), (1,), (0,), (63,), (64,), (65,), (3, 0), (5, 7), (2, 3, 4), (70, 1000), (200001,)]
+)
+@pytest.mark.parametrize("kept", [0.0, 0.3, 1.0])
+@pytest.mark.parametrize("dtype", ["bool", "float32", "int64"])
+def test_nonzero_finds_what_numpy_finds(shape, kept, dtype):
+    drawn = np.random.default_rng(3).random(shape) < kept
+    values = np.asarray(drawn).astype(dtype)
+    found = smolder.from_numpy(values.copy()).nonzero()
+    assert found.dtype == smolder.int64
+    assert np.array_equal(found.numpy(), np.argwhere(values))
+    mask = smolder.from_numpy(np.asarray(drawn).copy())
+    x = smolder.arange(values.size).reshape(shape)
+    assert np.array_equal(x[mask].numpy(), x.numpy()[drawn])
+    assert np.array_equal(smolder.masked_select(x, mask).numpy(), x.numpy()[drawn])
+
+
+def test_a_mask_of_a_view_or_of_memory_that_others_write():
+    grid = smolder.arange(24).reshape(4, 6)
+    assert (grid % 5 == 0).t()[1:, ::2].nonzero().tolist() == np.argwhere((grid.numpy() % 5 == 0).T[1:, ::2]).tolist()
+    memory = np.zeros(5, bool)
+    mask = smolder.from_numpy(memory)
+    memory[3] = True
+    assert mask.nonzero().tolist() == [[3]]
+    bytes_of_others = smolder.from_numpy(np.array([[2, 0, 255] * 100], np.uint8).view(bool))
+    assert bytes_of_others.nonzero()[:, 1].tolist() == [i for i in range(300) if i % 3 != 1]
+
+
+def test_what_is_nonzero_is_found_without_a_step_of_its_own():
+    mask = tensor([True, False, True, True])
+    smolder.mark_step()
+    before = counters()
+    found = mask.nonzero()
+    assert found.shape == (3, 1)
+    after = counters()
+    assert after["ops.recorded"] == before["ops.recorded"]
+    assert after["syncs"] == before["syncs"]
+
+
 def test_a_read_at_a_mask_says_that_it_reads():
     smolder.reset_metrics()
-    assert tensor([1.0, 2.0, 3.0])[tensor([True, False, True])].tolist() == [1, 3]
+    x = tensor([1.0, 2.0, 3.0])
+    assert x[x != 2].tolist() == [1, 3]
     assert any("nonzero" in e["reason"] for e in smolder.metrics()["events"] if e["kind"] == "sync")
 
 
