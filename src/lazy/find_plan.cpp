@@ -57,6 +57,11 @@ bool Patience::bears(int64_t ns) {
   return left_ >= ns;
 }
 
+void Patience::use(int64_t ns) {
+  const int doublings = std::min(unused_++ / kUntilTwice, kMostDoublings);
+  left_ = std::max(left_ - (std::min(ns, kMostDebt) << doublings), -kMostDebt);
+}
+
 Trace* Tape::current_trace() {
   if (followed_ && position_ == followed_->instrs.size()) return followed_;
   if (followed_) diverge();
@@ -111,7 +116,10 @@ PlanEntry* Tape::find_plan(Trace& t, bool wait) {
   }
   const auto fits = [&](const PlanEntry& e) { return e.constant_sizes || !constant_sizes; };
   for (PlanEntry& e : t.plans) {
-    if (fits(e) && std::ranges::find(e.accepted_digests, live_digest_) != e.accepted_digests.end()) return &e;
+    if (!fits(e) || std::ranges::find(e.accepted_digests, live_digest_) == e.accepted_digests.end()) continue;
+    if (std::exchange(e.used_once, false)) [[unlikely]]
+      note_used_again(*e.plan);
+    return &e;
   }
   std::vector<uint32_t> alive = numbers_alive();
   // A plan that produces more than is alive will do: when handles die must not choose the plan.
@@ -160,7 +168,9 @@ std::shared_ptr<const jit::Plan> Tape::plan_for(const Trace& t, PlanEntry& entry
   }
   if (const auto known = known_->plans.find(structure); known != known_->plans.end()) {
     for (const auto& plan : known->second) {
-      if ((entry.instance = bound(*plan, symbols, t))) return plan;
+      if (!(entry.instance = bound(*plan, symbols, t))) continue;
+      note_used_again(*plan);
+      return plan;
     }
   }
   if (const auto found = known_->awaited.find(structure); found != known_->awaited.end()) {
@@ -200,7 +210,13 @@ std::shared_ptr<const jit::Plan> Tape::plan_for(const Trace& t, PlanEntry& entry
   static Counter& instances = counter("plans.instances");
   instances.add();
   note_compiled(t, entry, structure, built, scope.span());
+  entry.used_once = known_->used_once.insert(built.plan.get()).second;
   return built.plan;
+}
+
+/// If it is one that a step waited for.
+void Tape::note_used_again(const jit::Plan& plan) {
+  if (known_->used_once.erase(&plan) != 0) patience_.note_again();
 }
 
 Tape::Built Tape::planned_now(const Trace& t, const PlanEntry& entry) const {
@@ -271,6 +287,7 @@ void Tape::drop_stale_plans() {
   generation_ = now;
   known_->plans.clear();
   known_->awaited.clear();
+  known_->used_once.clear();
   drop_plans("what runs an op was registered or removed");
 }
 

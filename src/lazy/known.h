@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "smolder/lazy/tape.h"
@@ -26,6 +27,8 @@ struct Tape::Known {
   std::unordered_map<std::string, std::vector<std::shared_ptr<const jit::Plan>>> plans;
   /// Likewise those that are compiled behind the program, until they are used.
   std::unordered_map<std::string, std::shared_ptr<PlanJob>> awaited;
+  /// Plans that a step waited for and no other has used yet: see Patience.
+  std::unordered_set<const jit::Plan*> used_once;
 };
 
 /// The op that the user called, where what is recorded of it has another name.

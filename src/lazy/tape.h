@@ -7,6 +7,7 @@
 // are followed as well.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -47,15 +48,23 @@ struct TapeOptions {
 };
 
 /// How long steps may still wait for being planned, kernels not counted, where they could run op by op: 0.1 s, and a
-/// tenth of the time that passes.
+/// tenth of the time that passes. Less where steps do not come again that were planned so: a plan then counts for more
+/// than the time it took, up to 32 times.
 class Patience {
  public:
   bool bears(int64_t ns);
-  void use(int64_t ns) { left_ -= ns; }
+  /// A step was planned, which took so long.
+  void use(int64_t ns);
+  /// A step came again that was planned so.
+  void note_again() { unused_ = std::max(0, unused_ - kForOne); }
 
  private:
-  static constexpr int64_t kMost = 100'000'000;
+  static constexpr int64_t kMost = 100'000'000, kMostDebt = 10 * kMost;
+  static constexpr int kForOne = 4;       ///< plans that may be for nothing for one that is not
+  static constexpr int kUntilTwice = 16;  ///< plans for nothing after which one counts for twice as much
+  static constexpr int kMostDoublings = 5;
   int64_t left_ = kMost, at_ = 0;
+  int unused_ = 0;
 };
 
 // Steps that a device was given and that may yet turn out to have failed, as the host is ahead of it: what takes them
@@ -259,6 +268,7 @@ class Tape {
                                              const Trace& t) const;
   Built planned_now(const Trace& t, const PlanEntry& entry) const;
   bool compile_behind(const Trace& t, const PlanEntry& entry, std::span<const int64_t> symbols, const Built& built);
+  void note_used_again(const jit::Plan& plan);
   void note_compiled(const Trace& t, const PlanEntry& entry, const std::string& structure, const Built& built,
                      Span* span);
   std::vector<jit::IndexReport> run_before_plan(Trace& t, RanStep* ran);

@@ -42,6 +42,7 @@ struct PlanEntry {
   std::vector<uint64_t> accepted_digests;  ///< of live sets covered by `produced`
   std::shared_ptr<const jit::Plan> plan;
   std::shared_ptr<const jit::Instance> instance;
+  bool used_once = false;  ///< a step waited for it, and none has used it since
 };
 
 class PlanJob;

@@ -195,6 +195,18 @@ TEST_F(PlanQueueTest, StepsThatNeverComeAgainEndBeingCompiled) {
   EXPECT_LE(count("plans.compiled_behind"), behind + 4);
 }
 
+TEST(Patience, PlansThatNoOtherStepUsesAreMadeLessOften) {
+  constexpr int64_t kMillisecond = 1'000'000;
+  lazy::Patience nothing_comes_again, one_of_four_does;
+  for (int i = 0; i < 64; ++i) {
+    nothing_comes_again.use(kMillisecond);
+    one_of_four_does.use(kMillisecond);
+    if (i % 4 == 3) one_of_four_does.note_again();
+  }
+  EXPECT_TRUE(one_of_four_does.bears(20 * kMillisecond));
+  EXPECT_FALSE(nothing_comes_again.bears(kMillisecond));
+}
+
 TEST_F(PlanQueueTest, TheQueueIsBoundedAndHoldsWhatIsWanted) {
   backend_.set_open(false);
   for (int i = 0; i < 2; ++i) read(sin(range(100)));
