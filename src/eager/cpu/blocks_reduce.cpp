@@ -111,6 +111,15 @@ class Loops {
         });
   }
 
+  static void combine(const void* others, int64_t n, void* accumulators) {
+    const void* operands[] = {accumulators, others};
+    for_each_pack<B::kLanes, itemsize(kAcc), itemsize(kAcc), itemsize(kAcc)>(
+        operands, accumulators, n, [](const auto& from, void* to) {
+          B b;
+          store<kAcc>(to, step(b, load<kAcc>(b, from[0]), load<kAcc>(b, from[1])));
+        });
+  }
+
   static void store_block(const void* accumulators, int64_t n, void* out) {
     for_each_pack<B::kLanes, itemsize(D), itemsize(kAcc)>(&accumulators, out, n, [](const auto& from, void* to) {
       B b;
@@ -121,7 +130,7 @@ class Loops {
  public:
   static constexpr ReduceFns fns() {
     if constexpr (takes(K, D)) {
-      return {reset, row, fold, column, store_block};
+      return {reset, row, fold, column, combine, store_block};
     } else {
       return {};
     }

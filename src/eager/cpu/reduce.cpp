@@ -14,6 +14,9 @@ namespace {
 /// Columns that one pass over a chunk accumulates: their accumulators stay in the first-level cache.
 constexpr int64_t kColumns = kBlock;
 
+/// The most elements of a row that is reduced beside others: with more, combining 32 lanes is little beside them.
+constexpr int64_t kShortRow = 48;
+
 struct alignas(64) Block {
   char bytes[kBlock * sizeof(double)];
 };
@@ -56,6 +59,45 @@ void reduce_rows(const Reduction& r, const ReduceFns& fns, const Sequence& x, co
   });
 }
 
+/// A view with `axis` before the others.
+TensorView turned(const TensorView& v, int axis) {
+  TensorView out = v;
+  for (Dims* dims : {&out.shape, &out.strides}) {
+    const int64_t first = (*dims)[axis];
+    dims->erase(axis);
+    dims->insert(0, first);
+  }
+  return out;
+}
+
+/// Rows of few elements, kTogether at a time: what is at one place of each is a column of `turned`, and lanes are
+/// combined side by side. What reduce_rows() does besides, for lanes without an element, leaves every sum as it is.
+void reduce_short_rows(const Reduction& r, const ReduceFns& fns, const Sequence& turned, const Sequence& out) {
+  constexpr int64_t kTogether = 64;
+  struct alignas(64) Lane {
+    char bytes[kTogether * sizeof(double)];
+  };
+  const int64_t used = std::min<int64_t>(r.n, kReduceLanes);
+  parallel_for(r.outer, kGrain / r.n, [&](int64_t begin, int64_t end) {
+    Block block;
+    Lane lanes[kReduceLanes];
+    for (int64_t at = begin; at < end; at += kTogether) {
+      const int64_t count = std::min(kTogether, end - at);
+      for (int64_t i = 0; i < used; ++i) fns.reset(lanes[i].bytes, count);
+      for (int64_t i = 0; i < r.n; ++i) {
+        fns.column(get(turned, i * r.outer + at, count, block), count, lanes[i % kReduceLanes].bytes);
+      }
+      for (int64_t half = kReduceLanes / 2; half > 0; half /= 2) {
+        for (int64_t i = 0; i < half && i + half < used; ++i) {
+          fns.combine(lanes[i + half].bytes, count, lanes[i].bytes);
+        }
+      }
+      fns.store(lanes[0].bytes, count, block.bytes);
+      out.write(at, count, block.bytes);
+    }
+  });
+}
+
 void reduce_columns(const Reduction& r, const ReduceFns& fns, const Sequence& x, const Sequence& out) {
   const int64_t stretches = (r.inner + kColumns - 1) / kColumns;
   const int64_t work = r.chunk * std::min(r.inner, kColumns);
@@ -86,7 +128,10 @@ void run_reduce(const KernelCall& call) {
   if (numel(out.shape) == 0) return;
   const Sequence x(in), y(out);
   // With one element after the axis it is a row, the last axis or not.
-  if (r.inner == 1) {
+  const bool is_short = r.n > 0 && r.n <= kShortRow && r.chunks == 1 && r.outer > 1;
+  if (r.inner == 1 && is_short) {
+    reduce_short_rows(r, fns, Sequence(turned(in, axis)), y);
+  } else if (r.inner == 1) {
     reduce_rows(r, fns, x, y);
   } else {
     reduce_columns(r, fns, x, y);
