@@ -58,23 +58,33 @@ std::vector<Array> allocate_outputs(std::span<const Meta> metas, DispatchKey key
 }
 
 /// Runs the registered kernel of `op`. `bad` is empty, or names an index out of range that it met.
-std::vector<Array> run_kernel(Op op, std::span<const Array> inputs, std::span<const int64_t> attrs,
+std::vector<Array> run_kernel(Op op, std::span<const TensorView> inputs, std::span<const int64_t> attrs,
                               std::span<const Meta> metas, DispatchKey key, std::optional<BadIndex>& bad) {
   std::vector<Array> outputs = allocate_outputs(metas, key);
-  std::vector<TensorView> in, out;
-  in.reserve(inputs.size());
+  std::vector<TensorView> out;
   out.reserve(outputs.size());
-  for (const Array& a : inputs) in.push_back(a.view());
   for (const Array& a : outputs) out.push_back(a.view());
   ErrorReport errors;
-  dispatch(key, {op, in, out, attrs, &errors});
+  dispatch(key, {op, inputs, out, attrs, &errors});
   if (errors.has_bad_index()) bad = BadIndex{0, std::string(ir::name(op)), errors.index(), errors.extent()};
   return outputs;
 }
 
+std::vector<TensorView> views_of(std::span<const Array> arrays) {
+  std::vector<TensorView> views;
+  views.reserve(arrays.size());
+  for (const Array& a : arrays) views.push_back(a.view());
+  return views;
+}
+
 /// The key of a single op's program, as words.
 std::vector<int64_t> memo_key(Op op, std::span<const Meta* const> inputs, std::span<const int64_t> attrs) {
-  std::vector<int64_t> words{static_cast<int64_t>(op), static_cast<int64_t>(inputs.size())};
+  size_t size = 2 + inputs.size() + attrs.size();
+  for (const Meta* m : inputs) size += m ? static_cast<size_t>(m->shape.size()) : 0;
+  std::vector<int64_t> words;
+  words.reserve(size);
+  words.push_back(static_cast<int64_t>(op));
+  words.push_back(static_cast<int64_t>(inputs.size()));
   for (const Meta* m : inputs) {
     if (!m) {
       words.push_back(-1);
@@ -159,7 +169,7 @@ class Program::Compiler {
     std::optional<BadIndex> none;
     const int64_t dtype = static_cast<int64_t>(s.outputs[0].dtype);
     const MemoryFor use("constant of an op", 0);
-    return run_kernel(Op::kCast, {&number, 1}, {&dtype, 1}, s.outputs, DispatchKey::kCPU, none)[0];
+    return run_kernel(Op::kCast, views_of({&number, 1}), {&dtype, 1}, s.outputs, DispatchKey::kCPU, none)[0];
   }
 
   std::shared_ptr<const Program> body(const Step& s) const {
@@ -201,7 +211,7 @@ class Program::Runner {
   std::vector<Array> run() {
     for (const Step& s : p_.steps_) {
       step(s);
-      for (ValueId v : s.dead) values_[v] = Array();
+      for (ValueId v : s.dead) values_[v].buffer.reset();
     }
     std::vector<Array> outputs;
     outputs.reserve(p_.outputs_.size());
@@ -231,12 +241,9 @@ class Program::Runner {
       case Step::kOp:
         break;
     }
-    std::vector<Array> inputs;
-    inputs.reserve(s.inputs.size());
-    for (ValueId v : s.inputs) inputs.push_back(v == kNone ? Array() : values_[v]);
     const Op op = s.recorded ? resolve(key_, s.op) : s.op;
     const bool whole = op != s.op || s.kind != Step::kOp || taken_whole(op);
-    std::vector<Array> outputs = whole ? kernel(op, s, inputs) : decomposed(s, inputs);
+    std::vector<Array> outputs = whole ? kernel(op, s) : decomposed(s);
     std::move(outputs.begin(), outputs.end(), values_.begin() + s.first_output);
   }
 
@@ -276,14 +283,20 @@ class Program::Runner {
   /// An op that is no primitive has a kernel only where a user registered one.
   bool taken_whole(Op op) const { return !ir::info(op).flags.primitive && find_kernel(key_, op); }
 
-  std::vector<Array> kernel(Op op, const Step& s, std::span<const Array> inputs) {
+  std::vector<Array> kernel(Op op, const Step& s) {
+    std::vector<TensorView> inputs;
+    inputs.reserve(s.inputs.size());
+    for (ValueId v : s.inputs) inputs.push_back(v == kNone ? TensorView() : values_[v].view());
     std::optional<BadIndex> bad;
     std::vector<Array> out = run_kernel(op, inputs, s.attrs, s.outputs, key_, bad);
     if (bad) report(s, *bad);
     return out;
   }
 
-  std::vector<Array> decomposed(const Step& s, std::span<const Array> inputs) {
+  std::vector<Array> decomposed(const Step& s) {
+    std::vector<Array> inputs;
+    inputs.reserve(s.inputs.size());
+    for (ValueId v : s.inputs) inputs.push_back(v == kNone ? Array() : values_[v]);
     std::vector<uint64_t> numbers;
     for (const Array& a : inputs) numbers.push_back(a.number);
     std::vector<BadIndex> inner;
@@ -404,7 +417,7 @@ std::vector<Array> execute(Op op, std::span<const Array> inputs, std::span<const
     row.infer({pointers, attrs}, outputs.data());
     for (const Meta& m : outputs) check_result(op, m);
     std::optional<BadIndex> bad;
-    std::vector<Array> out = run_kernel(runs, inputs, attrs, outputs, key, bad);
+    std::vector<Array> out = run_kernel(runs, views_of(inputs), attrs, outputs, key, bad);
     if (bad) report(*bad);
     return out;
   }
@@ -428,7 +441,7 @@ Array contiguous(const Array& a, DispatchKey key) {
   if (a.is_contiguous()) return a;
   const Meta meta = a.meta();
   std::optional<BadIndex> none;
-  return run_kernel(Op::kBarrier, {&a, 1}, {}, {&meta, 1}, key, none)[0];
+  return run_kernel(Op::kBarrier, views_of({&a, 1}), {}, {&meta, 1}, key, none)[0];
 }
 
 std::vector<Array> execute_graph(const ir::Graph& g, std::span<const Array> leaves,
