@@ -18,7 +18,8 @@ struct BadIndex {
   std::string op;
   int64_t index = 0, extent = -1;  ///< one of them, and how many elements its axis has; -1: not known
 };
-/// "index out of range in take: 7 is not in [0, 5)"
+/// "index out of range in take: 7 is not in [0, 5)", or "index -7 is out of bounds for a dimension with size 5" where
+/// the op counts from the end too.
 std::string to_string(const BadIndex& bad);
 
 /// Throws NotImplementedError where an op is to write complex numbers: they are computed as pairs, by other ops.

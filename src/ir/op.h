@@ -154,6 +154,8 @@ inline std::string_view name(Op op) { return info(op).name; }
 Op find_op(std::string_view name);
 /// Throws what an index out of range in `op` is: `text`, and what the op says of it, and then `after`.
 [[noreturn]] void raise_index_error(Op op, const std::string& text, const std::string& after);
+/// Whether `op` adds the extent to an index below 0 before it looks: a report has it so.
+bool wraps_indices(std::string_view op);
 /// Index of `value` among the choices of string attribute number `attr`. Throws, as torch, ValueError for
 /// a reduction and RuntimeError listing them for others.
 int64_t choice_index(Op op, int attr, std::string_view value);

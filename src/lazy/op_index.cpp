@@ -17,7 +17,7 @@ namespace {
 
 /// Indices of several dimensions as one of the dimensions taken together.
 struct Place {
-  Tensor rows;    ///< a vector: numbers of rows; one beyond them where an index is out of range
+  Tensor rows;    ///< a vector: numbers of rows
   Dims shape;     ///< what the indices broadcast to
   Dims together;  ///< of the tensor, with the indexed dimensions as one
   int axis;
@@ -42,19 +42,13 @@ Place place_of(const Tensor& x, int64_t dim, TensorList indices) {
   int64_t all = 1;
   for (int i = 0; i < count; ++i) all *= x.size(axis + i);
   SMOLDER_CHECK(all > 0 || numel(p.shape) == 0, IndexError, "index is out of bounds for dimension with size 0");
-  Tensor valid;
   for (int i = 0; i < count; ++i) {
     const int64_t n = x.size(axis + i);
-    const Tensor given = indices.data()[i].to(DType::kInt64), at = where(given < 0, given + n, given);
-    if (count > 1) {  // a row number may be in range where an index is not
-      const Tensor inside = logical_and(at >= 0, at < n);
-      valid = valid.defined() ? logical_and(valid, inside) : inside;
-    }
+    const Tensor at = wrapped_index(indices.data()[i], n);
     p.rows = p.rows.defined() ? p.rows * n + at : at;
     if (i > 0) p.together.erase(axis + 1);
   }
   p.together[axis] = all;
-  if (valid.defined()) p.rows = where(valid, p.rows, all);
   p.rows = reshape(expand(p.rows, p.shape), {numel(p.shape)});
   return p;
 }
@@ -366,8 +360,8 @@ Tensor histogram(const Tensor& x, int64_t bins, Scalar min, Scalar max) {
   if (flat.numel() == 0) return zeros({bins}, x.dtype());
   Tensor from = full({}, min, x.dtype()), to = full({}, max, x.dtype());
   if (low == high) {
-    from = amin(flat);
-    to = amax(flat);
+    from = checked_bound(amin(flat));
+    to = checked_bound(amax(flat));
     const Tensor same = from == to;
     from = where(same, from - 1, from);
     to = where(same, to + 1, to);

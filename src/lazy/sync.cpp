@@ -53,6 +53,7 @@ std::string_view called(std::string_view op) {
   if (op == "checked_samples") return "multinomial";
   if (op == "checked_probabilities") return "bernoulli";
   if (op == "checked_deviations") return "normal";
+  if (op == "checked_bound") return "histc";
   return op == "checked_divisor" ? "division" : op;
 }
 

@@ -221,6 +221,7 @@ TORCH = {
     "masked_rows": lambda a: masked_rows(a["source"], a["mask"], a["dim"]),
     "checked_samples": lambda a: a["samples"],
     "checked_deviations": lambda a: a["self"],
+    "checked_bound": lambda a: a["self"],
     "checked_divisor": lambda a: a["self"],
     "checked_probabilities": lambda a: a["self"],
     "sort": lambda a: tuple(torch.sort(a["self"], dim=a["dim"], descending=a["descending"], stable=True)),
@@ -253,6 +254,7 @@ TORCH = {
     "clamp": lambda a: torch.clamp(a["self"], a["min"], a["max"]),
     "where": lambda a: torch.where(a["condition"], a["self"], a["other"]),
     "masked_fill": lambda a: a["self"].masked_fill(a["mask"], a["value"]),
+    "wrapped_index": lambda a: a["self"],
     "one_hot": lambda a: F.one_hot(a["self"], a["num_classes"]),
     "embedding": lambda a: F.embedding(a["indices"], a["weight"]),
     "embedding_backward": lambda a: aten.embedding_dense_backward(

@@ -316,7 +316,9 @@ def made(arrays, layout="plain"):
 
 # What only values tell, and so a step that runs: a position out of range, in the words of the op where it has some.
 WORDS_OF_ROWS = {r["index_error"]["text"] for r in TABLE if r["index_error"]} - {""}
-LATE_ERROR = re.compile("|".join(["index out of range", *map(re.escape, WORDS_OF_ROWS)]))
+LATE_ERROR = re.compile(
+    "|".join(["index out of range", "is out of bounds for a dimension", *map(re.escape, WORDS_OF_ROWS)])
+)
 
 
 def call(row, tensors, words, inplace=False):

@@ -237,7 +237,7 @@ def test_the_first_step_may_fail(tier):
 
 def test_messages_name_what_was_called():
     cases = {
-        lambda: smolder.arange(5)[smolder.tensor([1, 7])]: (IndexError, r"7 is not in \[0, 5\)"),
+        lambda: smolder.arange(5)[smolder.tensor([1, 7])]: (IndexError, "^index 7 is out of bounds"),
         lambda: smolder.zeros(4).index_add(0, smolder.tensor([9]), smolder.ones(1)): (
             IndexError,
             r"9 is not in \[0, 4\)",
@@ -268,7 +268,7 @@ def test_a_result_of_a_failed_step_says_why():
     kept = x + 1
     bad = x[smolder.tensor([5])]
     after = bad * 2
-    with pytest.raises(IndexError, match="5 is not in"):
+    with pytest.raises(IndexError, match="index 5 is out of bounds"):
         smolder.mark_step()
         ask()
     assert kept.tolist() == [1, 2, 3]

@@ -120,7 +120,7 @@ def test_an_error_is_of_its_step_alone(device):
             smolder.mark_step()
             out = x[index].sum()
             if wrong % 3 == 0:
-                with pytest.raises(IndexError, match="out of range"):
+                with pytest.raises(IndexError, match="index 6 is out of bounds"):
                     out.item()
                     cuda.synchronize()
             else:
@@ -130,3 +130,31 @@ def test_an_error_is_of_its_step_alone(device):
             assert (x * 2).sum().item() == 30
             if device == "cuda":
                 cuda.synchronize()
+
+
+WRITES = {
+    "add_": lambda x, bad: x.add_(bad),
+    "a row": lambda x, bad: x.__setitem__(0, bad + 1),
+    "scatter_ of it": lambda x, bad: x.scatter_(1, smolder.tensor([[0, 1, 2]]), bad[None] + 1.0),
+    "scatter_ at it": lambda x, bad: x.scatter_(1, bad[None], 9.0),
+    "index_add_ at it": lambda x, bad: x.index_add_(1, bad, smolder.ones(2, 3)),
+    "index_copy_ at it": lambda x, bad: x.index_copy_(1, bad, smolder.ones(2, 3)),
+    "x[at it]": lambda x, bad: x.__setitem__((slice(None), bad), 3.0),
+    "x[i] = x[j]": lambda x, bad: x.__setitem__((slice(None), bad), x[:, [1, 2, 0]] + 3.0),
+}
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("name", WRITES)
+def test_a_step_whose_check_fails_writes_nothing(name, device):
+    """Neither does what it writes in place with indices that are in range, made of some that were not."""
+    with smolder.device(device):
+        x = smolder.zeros(2, 3)
+        x.tolist()
+        with pytest.raises((IndexError, RuntimeError), match="out of"):
+            table, at = smolder.tensor([0, 1, 2]), smolder.tensor([0, 1, 7])
+            bad = table.gather(0, at)
+            WRITES[name](x, bad.to(x.dtype) if name in ("add_", "a row", "scatter_ of it") else bad)
+            x.tolist()
+            cuda.synchronize()
+        assert x.tolist() == [[0, 0, 0]] * 2

@@ -335,3 +335,66 @@ def test_index_put_takes_tensors():
             put((at,), 1.0)
         with pytest.raises(TypeError, match=r"'indices' .position 1. must be tuple of Tensors, not Tensor"):
             put(at, smolder.ones(1))
+
+
+WRITTEN = {
+    "x[[-12]]": (lambda x: x[[-12]], "index -12 is out of bounds for a dimension with size 10"),
+    "x[index]": (lambda x: x[tensor([3, 10])], "index 10 is out of bounds for a dimension with size 10"),
+    "x[:, index]": (
+        lambda x: x.reshape(2, 5)[:, tensor([0, -6])],
+        "index -6 is out of bounds for a dimension with size 5",
+    ),
+    "x[i, j]": (
+        lambda x: x.reshape(2, 5)[tensor([0, 1]), tensor([1, -7])],
+        "index -7 is out of bounds for a dimension with size 5",
+    ),
+    "x[i, j], in the first": (
+        lambda x: x.reshape(2, 5)[tensor([0, 2], dtype=smolder.int32), tensor([1, 1])],
+        "index 2 is out of bounds for a dimension with size 2",
+    ),
+    "x[index] = v": (
+        lambda x: setitem(x.clone(), tensor([-11]), 1),
+        "index -11 is out of bounds for a dimension with size 10",
+    ),
+    "take": (lambda x: x.take(tensor([-13])), "index -13 is out of bounds for a dimension with size 10"),
+    "put": (lambda x: x.put(tensor([-13]), tensor([1])), "index -13 is out of bounds for a dimension with size 10"),
+    "index_fill": (
+        lambda x: x.index_fill(0, tensor([-14]), 1),
+        "index -14 is out of bounds for a dimension with size 10",
+    ),
+}
+
+
+def setitem(x, index, value):
+    x[index] = value
+    return x
+
+
+@pytest.mark.parametrize("eager", [False, True])
+@pytest.mark.parametrize("name", WRITTEN)
+def test_an_index_out_of_range_is_told_as_it_was_written(name, eager):
+    call, text = WRITTEN[name]
+    x = smolder.arange(10)
+    with mode(eager), pytest.raises(IndexError, match=text):
+        call(x).tolist()
+    assert x.tolist() == list(range(10))
+
+
+def test_an_index_out_of_range_changes_nothing():
+    """Not memory that the step writes in place, and not an element that another index of the same place names."""
+    x, kept = smolder.zeros(2, 3), smolder.ones(4)
+    smolder.mark_step()
+    with pytest.raises(IndexError, match="index 3 is out of bounds"):
+        kept.add_(1)
+        x[tensor([0, 1]), tensor([0, 3])] = 5.0
+        x.tolist()
+    assert x.tolist() == [[0, 0, 0]] * 2 and kept.tolist() == [1] * 4
+    x[tensor([0, -1]), tensor([-3, 2])] = 5.0
+    assert x.tolist() == [[5, 0, 0], [0, 0, 5]]
+
+
+def test_numbers_of_other_integer_dtypes_are_indices_too():
+    x = smolder.arange(3)
+    for dtype in (smolder.int8, smolder.int16, smolder.int32):
+        assert x[tensor(-1, dtype=dtype)].item() == 2
+    assert x[tensor(1, dtype=smolder.uint8)].shape == (1, 3)  # a mask, as in torch

@@ -1,6 +1,8 @@
 """Writes and reads at an index of rows that is given as one of elements: `index[:, None].expand_as(x)`, as message passing
 says it. They are the sums of an index of elements, bit for bit, in steps and op by op, and are planned as sums of rows."""
 
+from contextlib import nullcontext
+
 import numpy as np
 import pytest
 from conftest import assert_same_bits
@@ -271,3 +273,14 @@ def test_histograms(bins, low, high):
     want = np.histogram(x.astype(np.float64), bins, ends)[0]
     assert got.dtype == np.float32 and got.sum() == want.sum()
     assert np.abs(got - want).max() <= 2  # float32 puts what lies at an edge beside it
+
+
+@pytest.mark.parametrize("odd", [float("nan"), float("inf"), -float("inf")])
+def test_a_histogram_of_what_has_no_range(odd):
+    x = smolder.tensor([1.0, odd, 2.0])
+    for eager in (False, True):
+        with smolder.eager() if eager else nullcontext(), pytest.raises(RuntimeError, match="is not finite"):
+            smolder.histc(x, 3).tolist()
+    assert smolder.histc(x, 3, 0, 3).tolist() == [0, 1, 1]  # which needs no range of the data
+    counted = smolder.vmap(lambda row: smolder.histc(row, 2))(smolder.tensor([[0.0, 1.0], [5.0, 9.0]]))
+    assert counted.tolist() == [[1, 1], [1, 1]]  # the check reads nothing

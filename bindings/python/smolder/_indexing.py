@@ -23,6 +23,8 @@ def _as_index(item):
     if isinstance(item, _core.Tensor):
         if item.dtype == _core.uint8:  # as torch: a mask, long deprecated
             return item != 0
+        if item.dim() == 0 and item.dtype in (_core.int16, _core.int8):  # as torch: a number
+            return item.to(_core.int64)
         return item if item.dtype in (_core.int64, _core.int32, _core.bool) else None
     if isinstance(item, list | tuple | numpy.ndarray | range):
         array = numpy.asarray(item, dtype=None if len(item) else numpy.int64)

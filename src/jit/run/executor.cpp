@@ -165,13 +165,17 @@ std::vector<IndexReport> InstanceImpl::run_on_cpu(const RunArguments& args) cons
   StopBeforeWrites stop(first_write_, t.depth);
   for (const Launch& launch : launches_) {
     stop.before(launch);
+    // The last that looks may itself overwrite a leaf: a scatter, which looks only at its own indices before that.
+    const bool last = &launch == last_check_ && t.depth == 0;
+    if (last && has_errors(reports)) [[unlikely]]
+      break;
     if (watched) [[unlikely]] {
       run_watched(launch, reports);
     } else {
       run_launch(launch, reports);
     }
     // From here on leaves are overwritten. A step that is part of another is undone with that one.
-    if (&launch == last_check_ && t.depth == 0 && has_errors(reports)) [[unlikely]]
+    if (last && has_errors(reports)) [[unlikely]]
       break;
   }
   for (size_t i = 0; i < errors_.size(); ++i) {
