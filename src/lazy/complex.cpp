@@ -603,7 +603,8 @@ Tensor to_complex(const Tensor& t, DType dtype) {
 Tensor to_real(const Tensor& t, DType dtype) {
   if (!is_complex(t.dtype())) return t.to(dtype);
   warn("complex", "Casting complex values to real discards the imaginary part");
-  return parts_of(t).first.to(dtype);
+  const Tensor real = parts_of(t).first;
+  return real.dtype() == dtype ? clone(real) : real.to(dtype);  // no view: a write to the result is none of `t`
 }
 
 Tensor conjugate(const Tensor& t) {

@@ -13,6 +13,8 @@
 #include "smolder/eager/cuda/cudnn.h"
 #include "smolder/ir/infer.h"
 #include "smolder/lazy/ops.h"
+#include "smolder/lazy/storage.h"
+#include "smolder/lazy/view.h"
 
 namespace smolder::lazy {
 namespace {
@@ -148,6 +150,8 @@ void check_norm(const Tensor& self, double p, const Dims& axes) {
                   axes.empty() ? " because the operation" : " the operation", " does not have an identity");
   }
 }
+
+void check_no_repeats(const Tensor& t) { SMOLDER_CHECK(!has_repeats(t), RuntimeError, kOverlap); }
 
 void check_fits(Scalar value, DType dtype) {
   const double v = value.to_double();

@@ -32,6 +32,8 @@ bool may_fuse_attention(const Tensor& query, const Tensor& key, const Tensor& va
 
 /// The dtype that the elements of all of them convert to.
 DType result_type(TensorList tensors);
+/// Throws torch's RuntimeError, of a write, where several elements of `t` are in one place.
+void check_no_repeats(const Tensor& t);
 /// Throws RuntimeError, as torch does, when `dtype` holds no number like `value`: an integer out of its range, a
 /// float that would become infinite or be cut to such an integer. A negative integer is let wrap in uint8.
 void check_fits(Scalar value, DType dtype);

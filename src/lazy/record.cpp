@@ -440,25 +440,30 @@ void record_inplace(ir::Op op, std::span<const Operand> operands, std::span<cons
 
 namespace {
 
-/// Makes `self`, which a write of one number fills, and `result` have each element once that an expanded dimension of
-/// `self` repeats: torch lets that write through, for whatever comes last is the same.
-bool drop_repeats(Tensor& self, Tensor& result) {
-  if (self.numel() <= 1 || result.shape() != self.shape() || (!self.impl()->base && !is_external(self))) return false;
+/// Ops that torch lets write to a tensor with several elements in one place: the last that they change counts.
+bool may_meet_repeats(std::string_view op) {
+  constexpr std::string_view kOps[] = {"fill", "zero", "masked_fill", "index_fill", "fill_diagonal"};
+  return std::ranges::find(kOps, op) != std::end(kOps);
+}
+
+/// Makes `self`, which a write of one number fills, and `result` have each element once that is repeated.
+void drop_repeats(Tensor& self, Tensor& result) {
   const Layout l = layout(self);
-  bool some = false;
-  for (int i = 0; i < self.dim(); ++i) {
-    if (l.strides[i] != 0 || self.shape()[i] <= 1) continue;
-    self = slice(self, i, 0, 1), result = slice(result, i, 0, 1);
-    some = true;
+  for (int i = 0; i < l.strides.size(); ++i) {
+    if (l.strides[i] == 0 && self.shape()[i] > 1) self = slice(self, i, 0, 1), result = slice(result, i, 0, 1);
   }
-  return some;
 }
 
 }  // namespace
 
 void write_inplace(std::string_view op, Tensor& self, Tensor result) {
-  if (op == "fill" || op == "zero") {
-    if (Tensor once = self; drop_repeats(once, result)) return write_inplace(op, once, std::move(result));
+  if (has_repeats(self)) [[unlikely]] {
+    SMOLDER_CHECK(may_meet_repeats(op), RuntimeError, kOverlap);
+    if ((op == "fill" || op == "zero") && result.shape() == self.shape()) {
+      Tensor once = self;
+      drop_repeats(once, result);
+      return write_inplace(op, once, std::move(result));
+    }
   }
   SMOLDER_CHECK(result.shape() == self.shape(), RuntimeError, op, "_: output with shape ", self.shape(),
                 " doesn't match the broadcast shape ", result.shape());

@@ -11,6 +11,7 @@
 #include "smolder/lazy/batch_access.h"
 #include "smolder/lazy/capture.h"
 #include "smolder/lazy/former.h"
+#include "smolder/lazy/ops.h"  // generated
 #include "smolder/lazy/strides.h"
 #include "smolder/lazy/tape.h"
 #include "smolder/lazy/view.h"
@@ -200,9 +201,13 @@ ValueRef kept_value(TensorImpl* impl) {
 }
 
 void write_external(const Tensor& t, const Tensor& source) {
-  const Layout l = layout(t);
-  for (int i = 0; i < t.dim(); ++i) {
-    SMOLDER_CHECK(l.strides[i] != 0 || t.shape()[i] <= 1 || t.numel() == 0, RuntimeError, kOverlap);
+  if (has_repeats(t)) {
+    const Layout l = layout(t);
+    Tensor once = t;
+    for (int i = 0; i < t.dim(); ++i) {
+      if (l.strides[i] == 0 && t.shape()[i] > 1) once = slice(once, i, 0, 1);
+    }
+    return write_external(once, merge_repeats(once, source));
   }
   const eager::Array elements = elements_of(source, "write to storage shared with an array");
   if (const Device device = t.device(); device == DeviceType::kCUDA) {
@@ -214,6 +219,19 @@ void write_external(const Tensor& t, const Tensor& source) {
   ++owner_of(t.impl())->version;
 }
 
+namespace {
+
+/// The strides of the dimensions that are longer than 1, which say where the elements are.
+Dims telling_strides(const Dims& shape, const Dims& strides) {
+  Dims out;
+  for (int i = 0; i < shape.size(); ++i) {
+    if (shape[i] > 1) out.push_back(strides[i]);
+  }
+  return out;
+}
+
+}  // namespace
+
 void check_no_partial_overlap(const Tensor& self, const Tensor& other) {
   if (self.impl() == other.impl() || owner_of(self.impl()) != owner_of(other.impl())) return;
   if (self.numel() == 0 || other.numel() == 0) return;
@@ -221,7 +239,8 @@ void check_no_partial_overlap(const Tensor& self, const Tensor& other) {
   if (!is_dense(self.shape(), a.strides) || !is_dense(other.shape(), b.strides)) return;
   const int64_t a_end = a.offset + self.numel(), b_end = b.offset + other.numel();
   const bool apart = a_end <= b.offset || b_end <= a.offset;
-  const bool same = a.offset == b.offset && a_end == b_end && a.strides == b.strides;
+  const bool same = a.offset == b.offset && a_end == b_end &&
+                    telling_strides(self.shape(), a.strides) == telling_strides(other.shape(), b.strides);
   SMOLDER_CHECK(apart || same, RuntimeError,
                 "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single "
                 "memory location. Please clone() the tensor before performing the operation.");

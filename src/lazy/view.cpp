@@ -53,8 +53,7 @@ Tensor undo(const ViewStep& step, const Tensor& input, const Tensor& result) {
     case ir::Op::kSelect:
       return select_scatter(input, result, step.attrs[0], step.attrs[1]);
     case ir::Op::kExpand:
-      SMOLDER_CHECK(numel(shape) == result.numel(), RuntimeError, kOverlap);
-      return reshape(result, shape);
+      return merge_repeats(input, result);
     case ir::Op::kViewAsReal:
       return view_as_complex(result.contiguous());
     case ir::Op::kViewAsComplex:
@@ -151,7 +150,8 @@ void write(TensorImpl* impl, const Tensor& source) {
     // Its old value must not outlive the write, or the memory could not be written in place. Where an element is at
     // several places of it, the next read takes it from the base.
     const std::vector<const ViewStep*> steps = steps_in_order(impl->steps.get());
-    if (std::ranges::none_of(steps, [](const ViewStep* s) { return s->op == kTaken && repeats_elements(s->attrs); })) {
+    const auto overlaps = [](const ViewStep* s) { return s->op == kTaken && repeats_elements(s->attrs); };
+    if (std::ranges::none_of(steps, overlaps) && !has_repeats(handle(impl))) {
       impl->value = source.impl()->value;
       impl->saw_base();
     }
@@ -230,6 +230,34 @@ void share(TensorImpl* impl, const Tensor& t) {
 }
 
 }  // namespace
+
+bool has_repeats(const Tensor& t) {
+  if (t.numel() <= 1 || (!t.impl()->base && !is_external(t))) return false;
+  const Layout l = layout(t);
+  for (int i = 0; i < t.dim(); ++i) {
+    if (l.strides[i] == 0 && t.shape()[i] > 1) return true;
+  }
+  return false;
+}
+
+Tensor merge_repeats(const Tensor& input, Tensor result) {
+  if (result.numel() == 0) return input;
+  const DeviceMode on(input);
+  Dims once = Dims::filled(result.dim() - input.dim(), 1);
+  for (const int64_t n : input.shape()) once.push_back(n);
+  const Tensor before = reshape(input, once);
+  for (int i = 0; i < result.dim(); ++i) {
+    const int64_t n = result.size(i);
+    if (n == once[i]) continue;
+    const Tensor old = expand(before, result.shape());
+    const Tensor changed = logical_and(ne(result, old), logical_or(eq(result, result), eq(old, old)));  // nan is nan
+    Dims along = Dims::filled(result.dim(), 1);
+    along[i] = n;
+    const Tensor last = amax(where(changed, reshape(arange(n), along), 0), {i}, true);
+    result = gather(result, i, last);
+  }
+  return reshape(result, input.shape());
+}
 
 void write_value(Tape& tape, TensorImpl* owner, const ValueRef& value) {
   tape.note_write(handle(owner), value);

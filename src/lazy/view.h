@@ -39,6 +39,11 @@ void set_data(const Tensor& self, const Tensor& t);
 /// Writes to the storage of `t` so far, by whichever handle.
 uint32_t version(const Tensor& t);
 
+/// Whether `t` has several elements in one place, as an expanded tensor does.
+bool has_repeats(const Tensor& t);
+/// `input`, of which `result` is the expansion after a write: of the repeats of an element the last that was changed.
+Tensor merge_repeats(const Tensor& input, Tensor result);
+
 /// Calls autograd so that `impl` takes over the history of `from` (installed by the autograd layer).
 using RebaseHook = void (*)(TensorImpl* impl, TensorImpl* from);
 void set_rebase_hook(RebaseHook hook);

@@ -136,7 +136,7 @@ def test_an_expanded_tensor_is_filled_and_not_written():
     with pytest.raises(RuntimeError, match="more than one element of the written-to tensor"):
         x.expand(2, 3).add_(1)
     assert not array.any()
-    x.expand(2, 3)[...] = 3
+    x.expand(2, 3).fill_(3)
     assert (array == 3).all()
     x.expand(2, 3).zero_()
     assert not array.any()

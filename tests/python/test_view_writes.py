@@ -197,7 +197,7 @@ def test_one_number_is_written_to_repeated_elements():
     assert base.tolist() == [[7] * 3, [0] * 3]
     shared = smolder.arange(3.0)
     array = shared.numpy()
-    shared.expand(2, 3).fill_(smolder.tensor(4.0))
+    shared.expand(2, 3).fill_(4.0)
     assert array.tolist() == [4] * 3
     leaf = smolder.ones(3, requires_grad=True)
     y = leaf * 2

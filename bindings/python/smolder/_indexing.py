@@ -209,8 +209,24 @@ def set(tensor, index, value):
         _set_at(selected, pending, value)
     elif isinstance(value, _core.Tensor):
         selected.copy_(_drop_leading_ones(value, selected.dim()))
+    elif _has_repeats(selected):
+        selected.copy_(selected.new_full((), value))  # which is refused
     else:
         selected.fill_(value)
+
+
+def _has_repeats(tensor):
+    """Whether several elements are in one place, as an expanded tensor's are."""
+    return tensor.numel() > 0 and any(n > 1 and not s for n, s in zip(tensor.shape, tensor.stride(), strict=True))
+
+
+def _without_repeats(tensor):
+    """The memory that a tensor sees as one row, and where in it each element of the tensor is."""
+    strides, places = tensor.stride(), _core.full((), 0, dtype=_core.int64)
+    for n, stride in zip(tensor.shape, strides, strict=True):
+        places = places.unsqueeze(-1) + _core.arange(0, n, 1, dtype=_core.int64) * stride
+    last = builtins.sum((n - 1) * s for n, s in zip(tensor.shape, strides, strict=True))
+    return tensor.as_strided((last + 1,), (1,)), places
 
 
 def _set_at(selected, pending, value):
@@ -218,7 +234,7 @@ def _set_at(selected, pending, value):
         value = selected.new_full((), value)
     if value.dtype != selected.dtype:
         value = value.to(selected.dtype)
-    if len(pending) == 1 and pending[0][1].dtype == _core.bool:  # which reads nothing
+    if len(pending) == 1 and pending[0][1].dtype == _core.bool and not _has_repeats(selected):  # which reads nothing
         axis, mask = pending[0]
         _check_mask(selected, axis, mask)
         selected.copy_(_core.masked_put(selected, mask, axis, value))
@@ -228,6 +244,12 @@ def _set_at(selected, pending, value):
 
 def put(selected, pending, value, accumulate):
     """selected[pending] = value, or += value."""
+    if _has_repeats(selected):  # torch lets indices write there: the last counts, and all are added
+        row, places = _without_repeats(selected)
+        moved, _, axis, indices = _together(_beside(selected, places), pending)
+        at = _core.index_at(moved, axis, indices)
+        value = _drop_leading_ones(value, at.dim()).expand(at.shape)
+        return put(row, [(0, at.reshape(-1))], value.reshape(-1), accumulate)
     moved, order, axis, indices = _together(selected, pending)
     rank = moved.dim() - len(indices) + builtins.max(i.dim() for i in indices)
     out = _core.index_put_at(moved, axis, _drop_leading_ones(value, rank), accumulate, indices)

@@ -9,6 +9,7 @@
 #include "smolder/lazy/batch.h"
 #include "smolder/lazy/op_support.h"
 #include "smolder/lazy/ops.h"
+#include "smolder/lazy/view.h"
 #include "src/call_errors.h"
 #include "src/slots.h"
 #include "src/sparse.h"
@@ -134,10 +135,11 @@ bool set_plain(const Tensor& t, PyObject* index, PyObject* value) {
   std::optional<Selection> to = select_items(t, index);
   if (!to) return false;
   if (number && to->positions.empty()) {
+    lazy::check_no_repeats(to->view);
     to->view.fill_(*number);
     return true;
   }
-  if (number && lazy::batch_depth() > 0) return false;
+  if ((number && lazy::batch_depth() > 0) || (!to->positions.empty() && lazy::has_repeats(to->view))) return false;
   Tensor v = number ? full({}, *number, t.dtype()).to(t.device()) : tensor_in(value);
   while (v.dim() > rank_of(*to) && v.size(0) == 1) v = select(v, 0, 0);  // as in torch
   if (!to->positions.empty()) {
@@ -152,7 +154,7 @@ bool set_masked(const Tensor& t, PyObject* index, PyObject* value) {
   if (Py_TYPE(index) != tensor_type()) return false;
   const Tensor& mask = tensor_in(index);
   if (mask.dtype() != DType::kBool || mask.dim() == 0 || mask.dim() > t.dim() || mask.device() != t.device() ||
-      lazy::batch_depth() > 0) {
+      lazy::batch_depth() > 0 || lazy::has_repeats(t)) {
     return false;
   }
   for (int i = 0; i < mask.dim(); ++i) {
