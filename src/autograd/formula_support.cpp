@@ -37,7 +37,10 @@ Scalar reduced_count(const Dims& shape, const Dims& axes) {
 }
 
 Tensor extreme_grad(const Tensor& grad, const Tensor& self, const Tensor& result, const Dims& axes, bool keepdim) {
-  const Tensor hit = (self == keep_reduced(result, self.shape(), axes, keepdim)).to(grad.dtype());
+  const Tensor kept = keep_reduced(result, self.shape(), axes, keepdim);
+  Tensor same = self == kept;
+  if (axes.empty()) same = logical_or(same, logical_and(isnan(self), isnan(kept)));  // as torch's max() and median()
+  const Tensor hit = same.to(grad.dtype());
   return keep_reduced(grad, self.shape(), axes, keepdim) * hit / sum(hit, axes, true);
 }
 

@@ -85,19 +85,19 @@ Tensor over_square(const X& x, const Y& y) {
 /// exp(a) / (exp(a) + exp(b)); one half where both are the same infinity.
 Tensor logaddexp_share(const Tensor& a, const Tensor& b);
 
-// -- bounds, as torch: self has the gradient where it is at one, and within them
+// -- bounds, as torch: self has the gradient where it is at one, and within them; nan is neither
 
 template <class Min>
 Tensor clamp_min_grad_self(const Tensor& grad, const Tensor& self, const Min& min) {
-  return where(self < min, 0.0, grad);
+  return where(self >= min, grad, 0.0);
 }
 template <class Max>
 Tensor clamp_max_grad_self(const Tensor& grad, const Tensor& self, const Max& max) {
-  return where(self > max, 0.0, grad);
+  return where(self <= max, grad, 0.0);
 }
 template <class Min, class Max>
 Tensor clamp_grad_self(const Tensor& grad, const Tensor& self, const Min& min, const Max& max) {
-  return where(logical_or(self<min, self> max), 0.0, grad);
+  return where(logical_and(self >= min, self <= max), grad, 0.0);
 }
 template <class Max>
 Tensor clamp_grad_min(const Tensor& grad, const Tensor& self, const Tensor& min, const Max& max) {

@@ -67,11 +67,27 @@ Part larger(const Part& a, const Part& b) {
 
 Complex product(const Complex& a, const Complex& b) { return {a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re}; }
 
+/// A part of a divisor over the larger of the two. That is 0 or infinite where there is no such number: then the
+/// divisor is as its direction times the scale, so that 1 / 0 is infinite and 1 / inf is 0. Zero has `of_zero` for
+/// direction.
+Part scaled(const Part& part, const Part& scale, double of_zero) {
+  if (part.is_number() && scale.is_number()) {
+    const double p = part.number(), s = scale.number();
+    if (s == 0) return Part(of_zero);
+    return Part(!std::isinf(s) ? p / s : std::isinf(p) ? std::copysign(1.0, p) : 0.0);
+  }
+  const Tensor s = scale.tensor(), p = part.is_number() ? full_like(s, Scalar(part.number())) : part.tensor();
+  const Tensor zero = eq(s, Scalar(0.0)), odd = logical_or(zero, isinf(s));
+  const Tensor direction = where(isinf(p), Operand(sign(p)), Operand(Scalar(0.0)));
+  const Tensor of_odd = where(zero, Operand(Scalar(of_zero)), Operand(direction));
+  return Part(where(odd, of_odd, p / where(odd, Operand(Scalar(1.0)), Operand(s))));
+}
+
 /// Both are divided by the larger part of the divisor first, so that squares neither overflow nor vanish.
 Complex quotient(const Complex& a, const Complex& b) {
   if (!b.is_complex()) return {a.re / b.re, a.im / b.re};
   const Part scale = larger(b.re, b.im);
-  const Part c = b.re / scale, d = b.im / scale;
+  const Part c = scaled(b.re, scale, 1.0), d = scaled(b.im, scale, 0.0);
   const Part size = (c * c + d * d) * scale;
   return {(a.re * c + a.im * d) / size, (a.im * c - a.re * d) / size};
 }

@@ -188,7 +188,7 @@ Tensor transposed_convolution(std::string_view op, int dims, const Tensor& input
     high[axis] = std::max<int64_t>(0, end - whole[i]);
     y = slice(high[axis] ? constant_pad(y, low, high) : y, axis, a.padding[i], end);
   }
-  return add_bias(y, bias, dims);
+  return add_bias(clone(y), bias, dims);  // no view of the whole
 }
 
 Tensor at_places(const Tensor& x, int axis, const Tensor& places) {

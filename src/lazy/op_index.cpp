@@ -205,11 +205,12 @@ Tensor scatter_reduce(const Tensor& x, int64_t dim, const Tensor& index, const T
   const Tensor start = include_self ? x : filled(x, identity_of(reduce, x.dtype()));
   if (reduce == "sum") return scatter_add(start, dim, index, src);
   if (reduce != "mean") return scatter_fold(start, dim, index, src, reduce);
-  const Tensor ones_there = ones(src.shape(), x.dtype());
-  const Tensor self_counts = include_self ? ones(x.shape(), x.dtype()) : filled(ones(x.shape(), x.dtype()), 0);
+  const DType counting = is_complex(x.dtype()) ? part_type(x.dtype()) : x.dtype();
+  const Tensor ones_there = ones(src.shape(), counting);
+  const Tensor self_counts = include_self ? ones(x.shape(), counting) : filled(ones(x.shape(), counting), 0);
   const Tensor counts = clamp_min(scatter_add(self_counts, dim, index, ones_there), 1);
   const Tensor total = scatter_add(start, dim, index, src);
-  return is_floating(x.dtype()) ? total / counts : floor_divide(total, counts);
+  return is_differentiable(x.dtype()) ? total / counts : floor_divide(total, counts);
 }
 
 // -- masks
@@ -451,10 +452,12 @@ Tensor median_of_all(const Tensor& x, bool skip_nan) {
   }
   Tensor middle = std::get<0>(median(flat, 0, false, skip_nan));
   if (!grad_enabled() || !x.requires_grad()) return middle;
-  // The largest of those that are equal to it is it, and its gradient goes to all of them.
+  // The largest of those that are equal to it is it, and its gradient goes to all of them; or the smallest, where the
+  // others can't be less.
+  const double infinity = std::numeric_limits<double>::infinity();
   const Tensor found = middle.detach();
   const Tensor equal = logical_or(eq(flat, found), logical_and(isnan(flat), isnan(found)));
-  return amax(where(equal, flat, -std::numeric_limits<double>::infinity()), {});
+  return where(eq(found, -infinity), amin(where(equal, flat, infinity), {}), amax(where(equal, flat, -infinity), {}));
 }
 
 Tensor quantile(std::string_view op, const Tensor& x, const Tensor& q, std::optional<int64_t> dim, bool keepdim,

@@ -745,3 +745,31 @@ def test_zero_dim_complex_operands_give_complex_results():
         np.testing.assert_allclose(got.numpy(), right, rtol=1e-6)
     assert smolder.add(whole, 1j, alpha=3).tolist() == [4 + 3j, 3j, -1 + 3j]
     assert smolder.sub(whole.bfloat16(), 1j, alpha=3).dtype == smolder.complex64
+
+
+def test_division_by_what_has_no_size():
+    """By zero each part is divided, and by what is infinite the quotient is 0; as torch."""
+    zero, infinite = [0j, 0j], [complex(np.inf, 0), complex(0, -np.inf)]
+    ones = smolder.tensor([1 + 0j, 1 + 1j])
+    got = (ones / smolder.tensor(zero)).tolist()
+    assert str(got) == "[(inf+nanj), (inf+infj)]"
+    assert (ones / smolder.tensor(infinite)).tolist() == zero
+    assert str((ones / 0j).tolist()) == "[(inf+nanj), (inf+infj)]"
+    assert str((smolder.tensor(zero) / smolder.tensor(zero)).tolist()) == "[(nan+nanj), (nan+nanj)]"
+
+
+def test_gradients_of_division_beside_zero():
+    z = smolder.tensor([3 + 4j, 0j, -2j], requires_grad=True)
+    (1 / z)[::2].abs().sum().backward()
+    assert gradcheck(
+        lambda w: (1 / w).abs(), [smolder.tensor([3 + 4j, -2j], dtype=smolder.complex128, requires_grad=True)]
+    )
+    assert not z.grad[::2].isnan().any()
+
+
+@pytest.mark.parametrize("include_self", [True, False])
+def test_means_of_scattered_numbers(include_self):
+    x, at = smolder.tensor([1 + 1j, 2 + 0j]), smolder.tensor([0, 0])
+    out = x.scatter_reduce(0, at, smolder.tensor([3 + 3j, 5j]), "mean", include_self=include_self)
+    mean = (4 + 9j) / 3 if include_self else (3 + 8j) / 2
+    np.testing.assert_allclose(out.tolist(), [mean, 2], rtol=1e-6)
