@@ -264,3 +264,20 @@ def test_flags_of_tensors_that_are_computed():
     with pytest.raises(RuntimeError, match="you can only change requires_grad flags of leaf variables"):
         y.requires_grad = True
     assert y.requires_grad_() is y
+
+
+@pytest.mark.parametrize("mode", [smolder.no_grad, smolder.inference_mode])
+@pytest.mark.parametrize("change", ["t_", "unsqueeze_", "squeeze_"])
+def test_a_shape_changed_in_place_keeps_its_history(mode, change):
+    """What is recorded or not does not matter: the tensor is what it was, in another shape."""
+    leaf = smolder.arange(6.0).reshape(2, 3).clone().requires_grad_()
+    made = leaf * 2
+    with mode():
+        getattr(made, change)(*([0] if change == "unsqueeze_" else []))
+    assert made.requires_grad and not made.is_leaf and not made.is_inference()
+    made.sum().backward()
+    assert leaf.grad.tolist() == [[2, 2, 2]] * 2
+    with mode():
+        getattr(leaf, change)(*([0] if change == "unsqueeze_" else []))
+    assert leaf.is_leaf and leaf.requires_grad
+    assert leaf.shape == {"t_": (3, 2), "unsqueeze_": (1, 2, 3), "squeeze_": (2, 3)}[change]

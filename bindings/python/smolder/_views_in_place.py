@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from smolder import _core
-from smolder._modes import set_grad_enabled
+from smolder._modes import inference_mode, set_grad_enabled
 from smolder._tensor import _method
 
 
 def _reshaped(self, name, view, *args):
     if self.requires_grad and self.is_leaf:
-        raise RuntimeError(
-            f"{name}: a leaf Variable that requires grad is being used in an in-place operation."
-            if _core.is_grad_enabled()
-            else f"{name} of a leaf that requires grad is not supported; assign {name[:-1]} of it to .data"
-        )
+        if _core.is_grad_enabled():
+            raise RuntimeError(f"{name}: a leaf Variable that requires grad is being used in an in-place operation.")
+        self._set_data(getattr(self.detach(), view)(*args))  # it stays the leaf that it is
+        return self
     # A change of shape keeps the history that there is, where none is recorded too.
-    with set_grad_enabled(_core.is_grad_enabled() or self.requires_grad):
+    inference = _core.is_inference_mode_enabled() and not self.requires_grad
+    recorded = _core.is_grad_enabled() or self.requires_grad
+    with inference_mode(inference), set_grad_enabled(recorded):
         self._become(getattr(self, view)(*args))
     return self
 
