@@ -401,3 +401,86 @@ def test_calls_beside_them_are_not():
     assert X[0, 0].flatten(0, -1).shape == (1,)
     assert F.soft_margin_loss(X, X[:1]).shape == ()
     assert X.clone().uniform_(2.5, 2.5).eq(2.5).all()
+
+
+NUMBERS = """
+x.chunk({}, 0)
+x.split({}, 1)
+x.narrow(1, 0, {})
+x.roll({}, 0)
+x.repeat({}, 1)
+x.view({}, -1)
+x.reshape({}, -1)
+x.unflatten(1, ({}, -1))
+x.as_strided(({}, 2), (1, 1))
+x.tile({})
+x.select(1, {})
+x.unsqueeze({})
+x.topk({})
+smolder.combinations(x[0], {})
+smolder.eye({})
+smolder.zeros({})
+smolder.full(({},), 1.0)
+smolder.tensor_split(x, {}, 1)
+smolder.diff(x, {})
+smolder.rot90(x, {})
+F.embedding(smolder.tensor([0]), x, {})
+x.clone().resize_({})
+""".strip().splitlines()
+
+
+def of_number(call, number):
+    out = eval(call.format(number), {"smolder": smolder, "F": F, "x": X})
+    parts = out if isinstance(out, tuple | list) else (out,)
+    return [p.tolist() for p in parts]
+
+
+@pytest.mark.parametrize("call", NUMBERS)
+def test_tensors_without_dimensions_are_integers(call):
+    expected = of_number(call, "2")
+    for dtype in ("int64", "int32", "int8", "uint8"):
+        if "tensor_split" not in call or dtype == "int64":
+            assert of_number(call, f"smolder.tensor(2, dtype=smolder.{dtype})") == expected
+    assert of_number(call, "(smolder.tensor(1) + 1)") == expected
+
+
+# A list of sizes takes one in a dimension of its own, as torch's do; these take none.
+ONES = [c for c in NUMBERS if not any(f in c for f in ("repeat", "view", "reshape", "unflatten", "tile", "zeros"))]
+ONES = [c for c in ONES if not any(f in c for f in ("tensor_split", "full", "rot90", "resize_", "as_strided", "roll"))]
+
+
+@pytest.mark.parametrize("call", ONES)
+@pytest.mark.parametrize("number", ["smolder.tensor([2])", "smolder.tensor(2.0)", "smolder.tensor(True)"])
+def test_other_tensors_are_not(call, number):
+    with pytest.raises((TypeError, RuntimeError), match=r"must be|tensor_split|sections"):
+        of_number(call, number)
+
+
+def test_sizes_at_dimensions_that_small_tensors_name():
+    one = smolder.tensor(1, dtype=smolder.uint8)
+    assert X.size(one) == 4 and X.stride(one) == 1
+
+
+def test_lists_of_tensors_are_of_numbers():
+    made = smolder.tensor([smolder.tensor([2]), smolder.tensor(1), 3])
+    assert made.tolist() == [2, 1, 3]
+    assert smolder.tensor([[smolder.tensor([[2.5]])]]).tolist() == [[2.5]]
+    with pytest.raises(TypeError, match="only integer tensors of a single element"):
+        smolder.tensor([smolder.tensor([1, 2])])
+    with pytest.raises(ValueError, match="only one element tensors can be converted to Python scalars"):
+        smolder.tensor([smolder.tensor([1.0, 2.0])])
+
+
+def test_dtypes_of_results_with_numbers_of_numpy():
+    x = smolder.tensor([1])
+    assert smolder.result_type(x, np.float32(1.5)) is smolder.float32
+    assert smolder.result_type(x, np.int64(3)) is smolder.int64
+    assert smolder.result_type(smolder.tensor([True]), np.bool_(True)) is smolder.bool
+    with pytest.raises(TypeError, match="must be Tensor or Number, not str"):
+        smolder.result_type(x, "1")
+
+
+def test_ldexp_keeps_a_half():
+    for dtype in (smolder.float16, smolder.bfloat16):
+        made = smolder.ldexp(smolder.tensor([0.001], dtype=dtype), smolder.tensor([17]))
+        assert made.dtype is dtype and abs(made.item() - 131) < 1

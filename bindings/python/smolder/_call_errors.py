@@ -32,6 +32,11 @@ def _is_bool(value):
     return kind is bool or (kind.__module__ == "numpy" and kind.__name__ in ("bool", "bool_"))
 
 
+def _is_int(tensor):
+    dtype = tensor.dtype
+    return tensor.dim() == 0 and not (dtype.is_floating_point or dtype.is_complex or dtype == _core.bool)
+
+
 class _Argument:
     """One that a signature has: its name, its types as text, how it may be given."""
 
@@ -158,8 +163,11 @@ def size_message(function, name, given):
 
 
 def as_int(function, name, value):
-    """An argument of a function that is written in Python, which must be an integer of 64 bits, and no bool."""
-    if _is_bool(value) or isinstance(value, _core.Tensor) or not hasattr(value, "__index__"):
+    """An argument of a function that is written in Python, which must be an integer of 64 bits, and no bool.
+
+    A tensor without dimensions may be one, as in torch.
+    """
+    if _is_bool(value) or not hasattr(value, "__index__") or (isinstance(value, _core.Tensor) and not _is_int(value)):
         raise TypeError(f"{function}(): argument '{name}' must be int, not {_kind(value)}")
     number = operator.index(value)
     if not -(2**63) <= number < 2**63:

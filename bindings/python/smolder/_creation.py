@@ -105,8 +105,12 @@ def _size(function, size, by_name=None):
 
 def _plain(data):
     """Nested lists with tensors inside become nested lists of numbers."""
-    if isinstance(data, Tensor):
-        return data.tolist()
+    if isinstance(data, Tensor):  # a number, whatever its shape, as in torch
+        if data.numel() != 1 and not (data.is_floating_point() or data.is_complex()):
+            raise TypeError("only integer tensors of a single element can be converted to an index")
+        if data.numel() != 1:
+            raise ValueError("only one element tensors can be converted to Python scalars")
+        return data.item()
     if isinstance(data, list | tuple):
         return [_plain(item) for item in data]
     return data

@@ -8,6 +8,8 @@ import math
 import operator
 from typing import TYPE_CHECKING
 
+import numpy
+
 from smolder import _core
 from smolder._autocast import listed
 from smolder._call_errors import as_int
@@ -89,7 +91,13 @@ def result_type(tensor: Tensor | Number, other: Tensor | Number) -> DType:
         if isinstance(x, _core.Tensor):
             ranked.append((2 if x.dim() else 1, x.dtype))
         else:
-            ranked.append((0, defaults[type(x)]))
+            plain = x.item() if isinstance(x, numpy.generic) else x
+            if type(plain) not in defaults:
+                raise TypeError(
+                    f"result_type(): argument 'tensor' must be Tensor or Number, not {type(x).__name__}: it takes two "
+                    "tensors or numbers"
+                )
+            ranked.append((0, defaults[type(plain)]))
     (rank_a, type_a), (rank_b, type_b) = ranked
     if rank_a == rank_b:
         return _core.promote_types(type_a, type_b)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numbers
+import operator
 from typing import TYPE_CHECKING
 
 from smolder import _core
@@ -131,7 +132,8 @@ def _resize(self, *sizes, size=None, memory_format=None):
     sizes = sizes if size is None else (size,)
     if self.requires_grad:
         raise RuntimeError("cannot resize variables that require grad")
-    shape = Size(sizes[0] if len(sizes) == 1 and not isinstance(sizes[0], numbers.Integral) else sizes)
+    spread = len(sizes) != 1 or isinstance(sizes[0], numbers.Integral | Tensor)
+    shape = Size(map(operator.index, sizes if spread else sizes[0]))
     if shape == self.shape:
         return self
     if shape.numel() >= 2**63:

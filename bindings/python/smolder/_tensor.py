@@ -6,6 +6,7 @@ import builtins
 import copy
 import copyreg
 import functools
+import operator
 import weakref
 
 import numpy
@@ -98,6 +99,7 @@ def size_of(extents, dim):
         return Size(extents)
     if builtins.isinstance(dim, builtins.bool) or not hasattr(dim, "__index__"):
         raise TypeError(f"size(): argument 'dim' (position 1) must be int, not {builtins.type(dim).__name__}")
+    dim = operator.index(dim)
     rank = len(extents)
     bound = max(rank, 1)
     if not -bound <= dim < bound or rank == 0:

@@ -35,6 +35,12 @@ inline std::optional<DType> value_of(const std::optional<PyDType>& d) {
 struct Int {
   int64_t value = 0;
 };
+/// Whether it is a tensor that torch takes for no integer: it has dimensions, or is of another kind.
+inline bool is_no_integer(nb::handle o) {
+  const Tensor* t = nullptr;
+  if (!nb::isinstance<Tensor>(o) || !nb::try_cast<const Tensor*>(o, t) || !t) return false;
+  return t->dim() != 0 || category(t->dtype()) != category(DType::kInt64);
+}
 
 inline std::optional<int64_t> value_of(const std::optional<Int>& i) {
   return i ? std::optional<int64_t>(i->value) : std::nullopt;
@@ -160,6 +166,7 @@ struct type_caster<smolder::python::Int> {
   NB_TYPE_CASTER(smolder::python::Int, const_name("int"))
   bool from_python(handle src, uint8_t flags, cleanup_list* cleanup) noexcept {
     if (PyBool_Check(src.ptr())) return false;
+    if (!PyLong_CheckExact(src.ptr()) && smolder::python::is_no_integer(src)) return false;
     type_caster<int64_t> number;
     if (!number.from_python(src, flags, cleanup)) return false;
     value.value = number.value;
