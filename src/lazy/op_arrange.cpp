@@ -123,15 +123,6 @@ std::pair<int, int> diagonal_axes(int64_t dim1, int64_t dim2, int rank) {
   return {a, c};
 }
 
-/// x with dimensions a and c last and then made one.
-Dims flattened(const Dims& shape) {
-  Dims out = shape;
-  const int64_t columns = out.back();
-  out.pop_back();
-  out.back() *= columns;
-  return out;
-}
-
 }  // namespace
 
 Tensor diagonal(const Tensor& x, int64_t offset, int64_t dim1, int64_t dim2) {

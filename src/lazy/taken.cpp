@@ -74,15 +74,6 @@ Tensor put_windows(const Tensor& x, const Tensor& windows, const Windows& w) {
   return where(reshape(covered, along), put, x);
 }
 
-/// Matrices as vectors.
-Dims flattened(const Dims& shape) {
-  Dims out = shape;
-  const int64_t columns = out.back();
-  out.pop_back();
-  out.back() *= columns;
-  return out;
-}
-
 Tensor take_diagonal(const Tensor& x) {
   const int64_t n = x.size(-1);
   return slice(reshape(x, flattened(x.shape())), -1, 0, n * n, n + 1);
@@ -94,6 +85,14 @@ Tensor put_diagonal(const Tensor& x, const Tensor& elements) {
 }
 
 }  // namespace
+
+Dims flattened(const Dims& shape) {
+  Dims out = shape;
+  const int64_t columns = out.back();
+  out.pop_back();
+  out.back() *= columns;
+  return out;
+}
 
 std::vector<int64_t> windows_taken(int axis, int64_t size, int64_t step) { return {kWindows, axis, size, step}; }
 std::vector<int64_t> diagonal_taken() { return {kDiagonal}; }

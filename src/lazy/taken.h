@@ -22,6 +22,9 @@ std::vector<int64_t> windows_taken(int axis, int64_t size, int64_t step);
 /// Diagonals of square matrices.
 std::vector<int64_t> diagonal_taken();
 
+/// The shape of matrices with each as a vector.
+Dims flattened(const Dims& shape);
+
 /// The elements, as ops.
 Tensor take(const Tensor& x, std::span<const int64_t> attrs);
 /// x with others in their place; an element of several windows has what the last of those has that were changed.
