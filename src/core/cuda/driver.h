@@ -60,6 +60,8 @@ void synchronize(int device);
 /// Whether a device can read another's memory by itself. Makes no context.
 bool can_access_peer(int device, int other);
 
+class Event;
+
 /// A queue of work, in order. Not blocked by the default stream.
 class Stream {
  public:
@@ -71,7 +73,7 @@ class Stream {
   void synchronize();
   /// Whether all work is done.
   bool idle();
-  void wait(const class Event& event);
+  void wait(const Event& event);
   int device() const { return device_; }
   DriverStream handle() const { return handle_; }
   /// Whether, on a stream that is captured, one kernel is all that the next work waits for.
