@@ -37,13 +37,17 @@ function(smolder_precompile_as target other)
 endfunction()
 
 # Compiles a target's sources in groups of a folder, each as one translation unit: what they include is read once, so that
-# a clean build is faster, but a change compiles its whole group. ALONE names sources, or folders of
-# them, whose internal names are also those of neighbours. Sources with options of their own stay alone without being named.
+# a clean build is faster, but a change compiles its whole group. MOST: how many sources a group has at most, 8 unless said.
+# ALONE names sources, or folders of them, whose internal names are also those of neighbours. Sources with options of their
+# own stay alone without being named.
 function(smolder_unity target)
   if(NOT SMOLDER_UNITY)
     return()
   endif()
-  cmake_parse_arguments(PARSE_ARGV 1 unity "" "" "ALONE")
+  cmake_parse_arguments(PARSE_ARGV 1 unity "" "MOST" "ALONE")
+  if(NOT unity_MOST)
+    set(unity_MOST 8)
+  endif()
   get_target_property(sources ${target} SOURCES)
   list(FILTER sources INCLUDE REGEX "\\.cpp$")
   list(TRANSFORM unity_ALONE PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/)
@@ -63,7 +67,7 @@ function(smolder_unity target)
   list(REMOVE_DUPLICATES folders)
   foreach(group ${folders})
     list(LENGTH in_${group} count)
-    math(EXPR groups "(${count} + 7) / 8")
+    math(EXPR groups "(${count} + ${unity_MOST} - 1) / ${unity_MOST}")
     set(place 0)
     foreach(source ${in_${group}})
       math(EXPR part "${place} * ${groups} / ${count}")

@@ -18,7 +18,7 @@ namespace smolder::jit::cuda {
 
 namespace {
 
-constexpr std::string_view kMagic = "smolder programs 1\n";
+constexpr std::string_view kFileMagic = "smolder programs 1\n";
 
 void put(std::string& bytes, uint64_t n) { bytes.append(reinterpret_cast<const char*>(&n), sizeof n); }
 
@@ -31,7 +31,7 @@ class Shipped {
     bytes_ = std::move(all).str();
     if (bytes_.empty()) return;
     std::string_view rest(bytes_);
-    bool whole = take(rest, kMagic.size()) == kMagic;
+    bool whole = take(rest, kFileMagic.size()) == kFileMagic;
     while (whole && !rest.empty()) {
       const std::string_view key = part(rest), code = part(rest);
       whole = !key.empty() && !code.empty();
@@ -102,7 +102,7 @@ std::string shipped_key(const std::string& text, const std::string& arch, Contra
 std::string shipped_file(const std::string& arch) { return "smolder_programs_" + arch + ".bin"; }
 
 std::string shipped_bytes(std::span<const std::pair<std::string, std::string>> programs) {
-  std::string bytes(kMagic);
+  std::string bytes(kFileMagic);
   for (const auto& [key, code] : programs) {
     put(bytes, key.size());
     bytes += key;
