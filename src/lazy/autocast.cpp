@@ -4,6 +4,7 @@
 
 #include "smolder/core/error.h"
 #include "smolder/core/per_thread.h"
+#include "smolder/lazy/modes.h"
 #include "smolder/lazy/ops.h"  // generated
 
 namespace smolder {

@@ -9,7 +9,8 @@
 
 #include "smolder/core/device.h"
 #include "smolder/core/dtype.h"
-#include "smolder/lazy/record.h"
+#include "smolder/lazy/lock.h"
+#include "smolder/lazy/operand.h"
 #include "smolder/lazy/tensor.h"
 
 namespace smolder {

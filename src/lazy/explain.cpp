@@ -7,7 +7,6 @@
 
 #include "smolder/jit/plan/plan_report.h"
 #include "smolder/lazy/record.h"
-#include "smolder/lazy/step_log.h"
 #include "smolder/lazy/tape.h"
 
 namespace smolder {
@@ -92,13 +91,34 @@ std::string explain(const std::function<void()>& f) {
   return text_of(log.stop());
 }
 
-std::string explain_last_step(Device device) {
-  std::optional<RanStep> step;
-  {
-    lazy::Tape& tape = lazy::Tape::on(device);
-    const std::lock_guard hold(tape.mutex());
-    step = lazy::last_step(tape);
+std::optional<lazy::RanStep> lazy::last_step(Device device) {
+  Tape& tape = Tape::on(device);
+  const std::lock_guard hold(tape.mutex());
+  if (!tape.last_trace() || tape.last_trace()->plans.empty()) return {};
+  const Trace& t = *tape.last_trace();
+  const PlanEntry& entry = t.plans.back();
+  RanStep out;
+  out.device = tape.device();
+  out.reason = tape.last_end().reason;
+  out.source = tape.last_end().source;
+  out.ops = ops_of(t);
+  out.plan = entry.plan;
+  out.instance = entry.instance;
+  for (size_t v = 0; v < t.metas.size(); ++v) {
+    if (!t.is_leaf[v]) continue;
+    out.leaf_bytes.push_back(numel(t.metas[v]->shape) * static_cast<int64_t>(itemsize(t.metas[v]->dtype)));
+    out.leaf_dtypes.push_back(t.metas[v]->dtype);
   }
+  for (const OperandWord w : t.operands) {
+    if (!is_number(w)) continue;
+    const bool is_float = (w & ~kNumberBit) == static_cast<uint32_t>(Category::kFloat);
+    out.parameters.push_back(is_float ? Scalar(1.0).bits() : Scalar(int64_t{1}).bits());
+  }
+  return out;
+}
+
+std::string explain_last_step(Device device) {
+  const std::optional<RanStep> step = lazy::last_step(device);
   return step ? text_of({*step}) : "";
 }
 

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "smolder/core/device.h"
+#include "smolder/lazy/step_log.h"
 
 namespace smolder {
 
@@ -15,5 +17,12 @@ std::string explain(const std::function<void()>& f);
 
 /// The same of the step that a device ran last, timed with stand-ins for what it read; empty when none has run.
 std::string explain_last_step(Device device = {});
+
+namespace lazy {
+
+/// The step that a device ran last: its trace with its latest plan. Nothing where it has none.
+std::optional<RanStep> last_step(Device device);
+
+}  // namespace lazy
 
 }  // namespace smolder

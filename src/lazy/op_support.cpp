@@ -35,6 +35,24 @@ Tensor with_leading(const Tensor& x, const Dims& batch) {
 
 }  // namespace
 
+Tensor in_format_of(Tensor made, const Tensor& like) {
+  const Dims order = channels_last_order(like);
+  if (!order.empty() && made.impl()->base) made = clone(made);
+  set_order(made, order);
+  return made;
+}
+
+Tensor clone_in_order(const Tensor& t, const Dims& order) {
+  Dims seen = Dims::filled(t.dim(), 0);
+  for (const int64_t axis : order) {
+    SMOLDER_CHECK(order.size() == t.dim() && axis >= 0 && axis < t.dim() && seen[axis]++ == 0, RuntimeError,
+                  "an order of dimensions of a tensor of ", t.dim(), " names each of them once, got ", order);
+  }
+  Tensor out = clone(t);
+  set_order(out, order);
+  return out;
+}
+
 Tensor repeat_heads(const Tensor& x, const Tensor& query) {
   SMOLDER_CHECK(x.dim() >= 3 && query.dim() >= 3, RuntimeError,
                 "scaled_dot_product_attention: enable_gqa needs a dimension of heads, got shapes ", query.shape(),

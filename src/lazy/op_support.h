@@ -58,6 +58,12 @@ Tensor divisor_of(const Operand& self, const Operand& other);
 /// Throws RuntimeError when a gradient of `x` is asked for; for operands that a row has no formula for.
 void check_no_gradient(std::string_view op, std::string_view name, const Tensor& x);
 
+/// `made`, which is new, in channels last where `like` is, else row-major.
+Tensor in_format_of(Tensor made, const Tensor& like);
+/// A copy whose dimensions lie in `order`, from the outermost on; row-major where it is empty. Throws RuntimeError
+/// unless it names each dimension once.
+Tensor clone_in_order(const Tensor& t, const Dims& order = {});
+
 /// The views that one call returned: with gradients, none of them may be written in place.
 std::vector<Tensor> of_one_call(std::vector<Tensor> views);
 

@@ -9,7 +9,7 @@
 #include "smolder/lazy/batch_access.h"
 #include "smolder/lazy/branch.h"
 #include "smolder/lazy/capture.h"
-#include "smolder/lazy/record.h"
+#include "smolder/lazy/modes.h"
 
 namespace smolder {
 

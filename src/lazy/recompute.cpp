@@ -1,5 +1,7 @@
 #include "smolder/lazy/recompute.h"
 
+#include "smolder/lazy/record.h"
+
 namespace smolder::lazy {
 
 Recomputation::Recomputation() : outer_(current_) { current_ = this; }

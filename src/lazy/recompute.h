@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "smolder/lazy/lock.h"
-#include "smolder/lazy/record.h"
+#include "smolder/lazy/operand.h"
 
 namespace smolder::lazy {
 

@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "smolder/core/counters.h"
-#include "smolder/core/cuda/driver.h"
 #include "smolder/core/fork.h"
 #include "smolder/core/memory_history.h"
 #include "smolder/core/profile.h"
@@ -34,13 +33,6 @@
 namespace smolder::lazy {
 namespace {
 
-struct Modes {
-  bool grad = true;
-  bool eager = false;
-  bool inference = false;
-  Device device;
-};
-SMOLDER_THREAD_LOCAL Modes t_modes;
 GradHook g_grad_hook = nullptr;
 
 struct MetaHash {
@@ -307,11 +299,6 @@ eager::Array owned(const eager::Array& a, Device device) {
   return copy;
 }
 
-const ir::Meta* number_meta(Category c) {
-  static const ir::Meta kMetas[] = {{{}, DType::kBool, true}, {{}, DType::kInt64, true}, {{}, DType::kFloat64, true}};
-  return &kMetas[static_cast<int>(c)];
-}
-
 namespace {
 ForkMutex g_interning;
 }  // namespace
@@ -324,23 +311,6 @@ const ir::Meta* intern(const ir::Meta& m) {
   return &*known->insert(m).first;
 }
 
-Device creation_device() {
-  const Device mode = t_modes.device;
-  return mode.index >= 0 ? mode : Device(DeviceType::kCUDA, cuda::current_device());
-}
-Device creation_mode() { return t_modes.device; }
-void set_creation_device(Device device) { t_modes.device = device; }
-DeviceMode::DeviceMode(Device device) : before_(std::exchange(t_modes.device, device)) {}
-DeviceMode::DeviceMode(const Tensor& operand) : DeviceMode(operand.defined() ? operand.device() : creation_mode()) {}
-DeviceMode::DeviceMode(TensorList operands)
-    : DeviceMode(operands.size() > 0 ? operands.data()[0].device() : creation_mode()) {}
-DeviceMode::~DeviceMode() { t_modes.device = before_; }
-bool grad_enabled() { return t_modes.grad; }
-void set_grad_enabled(bool on) { t_modes.grad = on; }
-bool inference_mode_enabled() { return t_modes.inference; }
-void set_inference_mode_enabled(bool on) { t_modes.inference = on; }
-bool eager_enabled() { return t_modes.eager; }
-void set_eager_enabled(bool on) { t_modes.eager = on; }
 void set_grad_hook(GradHook hook) { g_grad_hook = hook; }
 
 namespace {

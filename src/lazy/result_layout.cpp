@@ -4,7 +4,6 @@
 #include <limits>
 #include <vector>
 
-#include "smolder/lazy/ops.h"  // generated
 #include "smolder/lazy/strides.h"
 
 namespace smolder::lazy {
@@ -83,20 +82,6 @@ Dims iteration_order(const Dims& shape, const std::vector<Dims>& operands) {
   return inner;
 }
 
-/// Sets the order of what is new and owns its storage; none where it is row-major but for dimensions of one element.
-void set_order(const Tensor& made, const Dims& order) {
-  TensorImpl* const impl = made.impl();
-  if (impl->base || impl->external) return;
-  int64_t last = -1;
-  bool is_row_major = true;
-  for (const int64_t axis : order) {
-    if (made.shape()[axis] == 1) continue;
-    is_row_major &= axis > last;
-    last = axis;
-  }
-  impl->order = is_row_major ? nullptr : std::make_unique<const Dims>(order);
-}
-
 bool is_tensor(const Operand& o) { return o.kind() == Operand::kTensor; }
 
 /// Channels last of four or five dimensions.
@@ -151,6 +136,19 @@ void lay_out_by_iterator(std::span<const Operand> operands, const Tensor& made) 
 
 }  // namespace
 
+void set_order(const Tensor& made, const Dims& order) {
+  TensorImpl* const impl = made.impl();
+  if (impl->base || impl->external) return;
+  int64_t last = -1;
+  bool is_row_major = true;
+  for (const int64_t axis : order) {
+    if (made.shape()[axis] == 1) continue;
+    is_row_major &= axis > last;
+    last = axis;
+  }
+  impl->order = is_row_major ? nullptr : std::make_unique<const Dims>(order);
+}
+
 void lay_out(ir::Op op, std::span<const Operand> operands, std::span<Tensor> results) {
   const LaidOut rule = rule_of(op);
   if (rule == LaidOut::kRowMajor) return;
@@ -187,22 +185,6 @@ void lay_out_attention(const Tensor& made, const Tensor& query, const Tensor& ke
   set_order(made, iteration_order(made.shape(), {strides(query)}));
 }
 
-Tensor in_format_of(Tensor made, const Tensor& like) {
-  const bool last = has_channels_last(like);
-  if (last && made.impl()->base) made = clone(made);
-  set_order(made, last ? last_order(made.dim()) : Dims());
-  return made;
-}
-
-Tensor clone_in_order(const Tensor& t, const Dims& order) {
-  Dims seen = Dims::filled(t.dim(), 0);
-  for (const int64_t axis : order) {
-    SMOLDER_CHECK(order.size() == t.dim() && axis >= 0 && axis < t.dim() && seen[axis]++ == 0, RuntimeError,
-                  "an order of dimensions of a tensor of ", t.dim(), " names each of them once, got ", order);
-  }
-  Tensor out = clone(t);
-  set_order(out, order);
-  return out;
-}
+Dims channels_last_order(const Tensor& t) { return has_channels_last(t) ? last_order(t.dim()) : Dims(); }
 
 }  // namespace smolder::lazy

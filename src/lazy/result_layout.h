@@ -5,7 +5,7 @@
 
 #include <span>
 
-#include "smolder/lazy/record.h"
+#include "smolder/lazy/operand.h"
 #include "smolder/lazy/tensor.h"
 
 namespace smolder::lazy {
@@ -18,10 +18,10 @@ Tensor lay_out_as(Tensor made, const Tensor& like);
 void lay_out_gradient(const Tensor& made, const Tensor& leaf);
 /// The same for attention, whose result follows the query where torch's fused kernel takes the operands.
 void lay_out_attention(const Tensor& made, const Tensor& query, const Tensor& key, const Tensor& value);
-/// `made`, which is new, in channels last where `like` is, else row-major.
-Tensor in_format_of(Tensor made, const Tensor& like);
-/// A copy whose dimensions lie in `order`, from the outermost on; row-major where it is empty. Throws RuntimeError
-/// unless it names each dimension once.
-Tensor clone_in_order(const Tensor& t, const Dims& order = {});
+/// Sets the order of the dimensions of `made`, which is new, from the outermost on; row-major where it is empty. Views,
+/// and memory of others, keep theirs.
+void set_order(const Tensor& made, const Dims& order);
+/// The order of channels last where `t` has it, as torch tells by strides; empty elsewhere.
+Dims channels_last_order(const Tensor& t);
 
 }  // namespace smolder::lazy

@@ -14,7 +14,6 @@
 #include "smolder/jit/plan/plan_report.h"
 #include "smolder/jit/plan/time_plan.h"
 #include "smolder/lazy/lock.h"
-#include "smolder/lazy/tape.h"
 
 namespace smolder::lazy {
 namespace {
@@ -110,31 +109,6 @@ std::vector<RanOp> ops_of(const Trace& t) {
     op.source = e.source;
     for (uint32_t k = 0; k < e.num_outputs; ++k) op.results.push_back(*t.metas[e.first_output + k]);
     out.push_back(std::move(op));
-  }
-  return out;
-}
-
-std::optional<RanStep> last_step(const Tape& tape) {
-  if (!tape.last_trace() || tape.last_trace()->plans.empty()) return {};
-  const Trace& t = *tape.last_trace();
-  const PlanEntry& entry = t.plans.back();
-  RanStep out;
-  out.device = tape.device();
-  out.reason = tape.last_end().reason;
-  out.source = tape.last_end().source;
-  out.ops = ops_of(t);
-  out.plan = entry.plan;
-  out.instance = entry.instance;
-  for (size_t v = 0; v < t.metas.size(); ++v) {
-    if (!t.is_leaf[v]) continue;
-    out.leaf_bytes.push_back(numel(t.metas[v]->shape) * static_cast<int64_t>(itemsize(t.metas[v]->dtype)));
-    out.leaf_dtypes.push_back(t.metas[v]->dtype);
-  }
-  for (const OperandWord w : t.operands) {
-    if (is_number(w))
-      out.parameters.push_back((w & ~kNumberBit) == static_cast<uint32_t>(Category::kFloat)
-                                   ? Scalar(1.0).bits()
-                                   : Scalar(int64_t{1}).bits());
   }
   return out;
 }

@@ -72,9 +72,6 @@ class StepLog {
 
 /// A trace as the log has it.
 std::vector<RanOp> ops_of(const Trace& t);
-class Tape;
-/// The step that ran last: its trace with its latest plan. Nothing where it has none. The tape is locked.
-std::optional<RanStep> last_step(const Tape& tape);
 
 /// Seconds of each step of a plan in `rounds` runs, after one that is not counted. Operands are what the step read, or
 /// stand-ins; results go to memory of their own. Empty where kernels of users would run again, which may do anything.

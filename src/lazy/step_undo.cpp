@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "smolder/core/per_thread.h"
+#include "smolder/lazy/modes.h"
 #include "smolder/lazy/tape.h"
 
 namespace smolder::lazy {

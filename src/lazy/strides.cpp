@@ -1,10 +1,9 @@
 #include "smolder/lazy/strides.h"
 
 #include <algorithm>
-#include <vector>
+#include <optional>
 
 #include "smolder/lazy/taken.h"
-#include "smolder/lazy/view.h"
 
 namespace smolder::lazy {
 namespace {
@@ -44,6 +43,13 @@ Dims expanded(const Dims& from, Dims strides, const Dims& to) {
 }
 
 }  // namespace
+
+std::vector<const ViewStep*> steps_in_order(const ViewStep* last) {
+  std::vector<const ViewStep*> out;
+  for (; last; last = last->before.get()) out.push_back(last);
+  std::reverse(out.begin(), out.end());
+  return out;
+}
 
 Layout layout_after(const ViewStep& step, Layout l, const Dims& to) {
   const Dims& from = step.input->shape;

@@ -3,11 +3,14 @@
 // copy.
 #pragma once
 
-#include <optional>
+#include <vector>
 
 #include "smolder/lazy/tensor.h"
 
 namespace smolder::lazy {
+
+/// The steps that lead to `last`, and it; none when that is null.
+std::vector<const ViewStep*> steps_in_order(const ViewStep* last);
 
 /// Where the elements of a tensor are, as if views were windows on their base.
 Layout layout(const Tensor& t);

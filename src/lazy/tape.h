@@ -21,8 +21,8 @@
 #include <vector>
 
 #include "smolder/lazy/lock.h"
+#include "smolder/lazy/operand.h"
 #include "smolder/lazy/random.h"
-#include "smolder/lazy/record.h"
 #include "smolder/lazy/trace.h"
 
 namespace smolder {

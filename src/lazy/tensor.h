@@ -1,4 +1,5 @@
-// The tensor handle users hold.
+// The tensor handle users hold. Its functions are defined where what they need is: handles.cpp, reading.cpp, the op
+// table, and autograd.
 #pragma once
 
 #include <atomic>

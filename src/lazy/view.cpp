@@ -271,13 +271,6 @@ void set_rebase_hook(RebaseHook hook) { g_rebase = hook; }
 void set_refuse_hook(RefuseHook hook) { g_refuse = hook; }
 void set_write_hooks(WriteHooks hooks) { g_write = hooks; }
 
-std::vector<const ViewStep*> steps_in_order(const ViewStep* last) {
-  std::vector<const ViewStep*> out;
-  for (; last; last = last->before.get()) out.push_back(last);
-  std::reverse(out.begin(), out.end());
-  return out;
-}
-
 void link_view(TensorImpl* view, TensorImpl* input, ir::Op op, std::span<const int64_t> attrs) {
   const bool again = input->base && !input->detached;  // a view of a view
   TensorImpl* const base = again ? input->base : input;

@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <span>
-#include <vector>
 
 #include "smolder/lazy/tensor.h"
 
@@ -12,9 +11,6 @@ namespace smolder::lazy {
 
 /// Makes `view`, the result of `op` on `input`, share storage with it.
 void link_view(TensorImpl* view, TensorImpl* input, ir::Op op, std::span<const int64_t> attrs);
-
-/// The steps that lead to `last`, and it; none when that is null.
-std::vector<const ViewStep*> steps_in_order(const ViewStep* last);
 
 class Tape;
 /// Puts a value into who holds a storage; the tape, that of the value's device, is locked.

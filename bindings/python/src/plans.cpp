@@ -2,7 +2,7 @@
 #include <array>
 
 #include "smolder/jit/plan/plan_report.h"
-#include "smolder/lazy/step_log.h"
+#include "smolder/lazy/explain.h"
 #include "smolder/lazy/tape.h"
 #include "src/plans.h"
 #include "src/tensor.h"
@@ -122,13 +122,6 @@ nb::list ops_of(const RanStep& step) {
   return out;
 }
 
-/// The step that a device ran last; none before the first.
-std::optional<RanStep> last_step(Device device) {
-  lazy::Tape& tape = lazy::Tape::on(device);
-  const std::lock_guard hold(tape.mutex());
-  return lazy::last_step(tape);
-}
-
 /// Reports of all plans that are known.
 nb::list known_plans() {
   std::vector<jit::PlanReport> reports;
@@ -170,7 +163,7 @@ void bind_plans(nb::module_& m) {
   m.def("_start_step_log", &StepLog::start);
   m.def("_stop_step_log", &StepLog::stop);
   m.def("_known_plans", &known_plans);
-  m.def("_last_step", [](const std::string& device) { return last_step(parse_device(device)); });
+  m.def("_last_step", [](const std::string& device) { return lazy::last_step(parse_device(device)); });
 }
 
 }  // namespace smolder::python

@@ -3,8 +3,8 @@
 
 #include <cstring>
 
+#include "smolder/lazy/op_support.h"
 #include "smolder/lazy/ops.h"
-#include "smolder/lazy/result_layout.h"
 #include "smolder/lazy/storage.h"
 #include "smolder/lazy/strides.h"
 
