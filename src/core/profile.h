@@ -144,7 +144,7 @@ class ProfileSession {
   ~ProfileSession() { stop(); }
   ProfileSession(const ProfileSession&) = delete;
   ProfileSession& operator=(const ProfileSession&) = delete;
-  /// All since the session began. Waits for work of devices that is being timed.
+  /// The events since the session began. Waits for devices whose work is being timed.
   ProfileLog log() const;
   /// The same, and the end of the session; empty when it had ended.
   ProfileLog stop();

@@ -1,4 +1,4 @@
-// Counts and strides of shapes, which are checked for overflow: the part of dims.h that needs arithmetic of sizes.
+// The functions of dims.h that count elements and compute strides. They check for overflow.
 #include <algorithm>
 
 #include "smolder/core/dims.h"

@@ -43,9 +43,9 @@ class ErrorReport {
   int64_t index_ = 0, extent_ = 0;
 };
 
-/// One call of an op. A kernel reads inputs of any strides and fills every element of the outputs, whose
-/// shapes and dtypes are decided and which overlap neither each other nor an input; but the result of an op that
-/// updates its first operand (ir::OpFlags::updates) may be that operand.
+/// One call of an op. A kernel reads inputs of any strides and fills every element of the outputs. These have their
+/// shapes and dtypes, and overlap neither each other nor an input, with one exception: the result of an op that updates
+/// its first operand (ir::OpFlags::updates) may be that operand.
 struct KernelCall {
   ir::Op op;
   std::span<const TensorView> inputs;  ///< as the op's signature, lists flattened

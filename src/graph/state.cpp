@@ -163,7 +163,7 @@ class Checker {
     return static_cast<uint64_t>(n.attrs[word].value);
   }
 
-  /// Where a signature has a tensor a number won't do, nor the other way round.
+  /// Checks that operands are numbers where the op's signature has numbers, and tensors where it has tensors.
   void operands(const Node& n) const {
     if (ir::is_control_flow(n.op)) return;  // whose rules look for themselves
 

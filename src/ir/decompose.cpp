@@ -268,8 +268,8 @@ namespace {
 /// The number itself where it is 0 or 1: the plan is for that alone.
 Dim settled(SymTable& sym, Dim d) { return d.value <= 1 && sym.equal(d, d.value) ? Dim(d.value) : d; }
 
-/// Whether elements along `axis` are neighbours in memory, of many rows: kernels read several at once, if they know
-/// which.
+/// Whether elements along `axis` are neighbours in memory, and there are several rows of them. Kernels that know where
+/// a row begins read several of its elements at once.
 bool are_neighbours(Value x, int axis) {
   if (axis != x.rank() - 1) return false;
   const SymDims shape = x.shape();

@@ -272,7 +272,7 @@ Tensor multiplied(Tensor z, int axis) {
   return z;
 }
 
-/// `t` in the dtype that words may give: whether they do, and which.
+/// `t` in the dtype that two words of attributes give: whether there is one, and which.
 Tensor in_given_dtype(const Tensor& t, std::span<const int64_t> given) {
   return given[0] ? t.to(static_cast<DType>(given[1])) : t;
 }

@@ -22,7 +22,7 @@ class Operand;
 
 extern std::atomic<DType> g_default_dtype;
 
-/// Of the process, as torch's is.
+/// The default dtype of the process: as in torch, threads share it.
 inline DType default_dtype() { return g_default_dtype.load(std::memory_order_relaxed); }
 /// Throws TypeError where `t` is no floating-point dtype.
 void set_default_dtype(DType t);

@@ -184,7 +184,7 @@ void spread_groups(const T* from, int64_t groups, const double* before, T* to, c
 #pragma GCC diagnostic ignored "-Wuninitialized"  // of the intrinsics' own placeholders: GCC bug 105593
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #endif
-/// Two groups at a time, for a quarter less than the above.
+/// The same of floats, two groups at a time: it takes a quarter less time.
 template <bool kStream>
 __attribute__((target("avx512f,avx512dq,avx512vl"))) void spread_pairs(const float* from, int64_t groups,
                                                                        const double* before, float* to,

@@ -107,7 +107,7 @@ class DnnGraph {
   /// y = f(x), f(x, b), or for `kSelect` x where the condition holds, else b.
   void pointwise(DnnPointwise mode, Tensor x, Tensor y, std::optional<Tensor> b = {},
                  std::optional<Tensor> condition = {});
-  /// The position along an axis.
+  /// y is each element's position along an axis of x.
   void index(Tensor x, Tensor y, int64_t axis);
   void reshape(Tensor x, Tensor y);
 

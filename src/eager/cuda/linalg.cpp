@@ -375,7 +375,7 @@ Eigh eigh(const Array& a, bool lower, bool vectors) {
 
 namespace {
 
-/// A batch of matrices of at most 32 rows and columns, which have square factors.
+/// Decomposes a batch of matrices of at most 32 rows and columns in one call. The factors are square.
 Svd jacobi_together(const Calls& calls, const Array& a, const Matrices& m, SolverVectors jobs) {
   const int rows = narrow(m.columns), columns = narrow(m.rows);  // of the transposed matrices
   const Array all = calls.copied(a);

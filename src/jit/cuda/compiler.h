@@ -30,7 +30,7 @@ struct Object {
   std::string entry, kernel, cubin;  ///< name of the function, `to_bytes` of the kernel, the program's code
 };
 std::string to_bytes(const Object& object);
-/// Throws ValueError when the bytes are none.
+/// The object whose bytes these are. Throws ValueError when they are none's.
 Object object_from_bytes(const std::string& bytes);
 
 /// Whether a product and the sum that takes it may be rounded as one, which no bits of a generated kernel may depend

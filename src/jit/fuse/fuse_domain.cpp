@@ -120,7 +120,8 @@ class Unifier {
         joined_columns_ = true;
         continue;
       }
-      // Both neighbours must be whole multiples; else the place is given up, or the spaces do not fit.
+      // What is before a place must be a multiple of what is before the one kept last. Otherwise one of the two is
+      // given up; where neither may be, the spaces do not fit.
       const auto divides = [](Dim x, Dim y) { return x.value != 0 && y.value % x.value == 0; };
       if (!kept_.empty() && !divides(all_[kept_.back()].before, all_[k].before)) {
         const bool previous_edge = kept_.back() == 0 || all_[kept_.back()].must || kept_.back() == split_;

@@ -85,8 +85,8 @@ class Races {
   int64_t position_ = 0, phase_ = 0, split_ = 0, splits_ = 0, segment_ = 0;
 };
 
-/// Elements that one thread keeps in registers, and those that are staged in shared memory: what the device's memory
-/// says of them may be old, or what they say.
+/// Elements that a thread keeps in registers, and those that are staged in shared memory. The copy in the device's
+/// memory may be older than those, or newer.
 class Placements {
  public:
   void next_position() {

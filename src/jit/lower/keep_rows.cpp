@@ -58,7 +58,7 @@ void Lowering::find_kept_rows() {
     if (r.reader != ir::kNone) below[r.reader].push_back(r.value);
   }
   const auto cost_of = [&](ValueId v) {
-    // What it takes to compute v, of values that are computed again: no more of them than decide it.
+    // The cost of v and of the values that are computed again for it. It stops where it knows that they are costly.
     std::vector<ValueId> seen{v};
     double cost = 0;
     for (size_t i = 0; i < seen.size() && cost < kCostly; ++i) {

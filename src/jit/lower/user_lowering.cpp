@@ -76,7 +76,7 @@ std::shared_ptr<const Instance> compiled(const eager::KernelCall& call) {
   return Plan::compile(g)->bind({});
 }
 
-/// What a plan of the call depends on.
+/// A key of all in a call that its plan depends on.
 std::string key_of(const eager::KernelCall& call) {
   std::string out;
   const auto put = [&](int64_t word) { out.append(reinterpret_cast<const char*>(&word), sizeof word); };

@@ -1,5 +1,5 @@
-// The memory that plans keep their intermediates in: one stretch a device for all plans, as large as the largest run so
-// far. Plans hold offsets, so memory is the largest plan and not the sum. On CUDA it grows where it is.
+// The memory of plans' intermediates: each device has one stretch, which all plans share. Plans hold offsets into it,
+// so that it is as large as the largest plan that has run, and not as all of them together. On CUDA it grows in place.
 #pragma once
 
 #include <cstdint>

@@ -100,7 +100,7 @@ bool looks_at_index(const Step& step, DeviceType device) {
 void find_checks(Program& program, std::span<const int> launch_of) {
   CheckSearch(program, launch_of).run();
   if (program.options.device == DeviceType::kCPU || !is_disabled("guard")) return;
-  // For who measures what guards cost.
+  // So that the cost of guards can be measured.
   program.checks = false;
   program.last_check = -1;
   program.early_checks.clear();

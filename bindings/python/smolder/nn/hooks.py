@@ -28,7 +28,7 @@ _forward_pre, _forward, _backward_pre, _backward = (OrderedDict() for _ in range
 _with_kwargs, _always = OrderedDict(), OrderedDict()
 _registration = {kind: OrderedDict() for kind in ("parameter", "buffer", "module")}
 
-# The dictionaries of a module, made when it is.
+# The dictionaries of hooks that each module has.
 OWN = (
     "_forward_hooks", "_forward_hooks_with_kwargs", "_forward_hooks_always_called", "_forward_pre_hooks",
     "_forward_pre_hooks_with_kwargs", "_backward_hooks", "_backward_pre_hooks", "_state_dict_hooks",
