@@ -175,12 +175,12 @@ class Emitter {
 
   /// Kernels that are compiled as one. They share a module's overhead, and there are enough batches for the threads. A
   /// device's compiler takes longer for a statement the more a kernel has: there the largest come first, each alone.
-  std::vector<std::vector<Missing*>> batches_of(std::vector<Missing>& missing) const {
+  std::vector<std::vector<Missing*>> batches_of(std::vector<Missing>& missing, bool quickly) const {
     // Behind the program one at a time: it may end, fork or want another plan in between.
     const size_t most = in_background() ? 1 : 4, share = missing.size() / static_cast<size_t>(num_threads());
     const bool on_cpu = p_.options.device == DeviceType::kCPU;
     // A device's kernels of some 60 statements, beside which the overhead is small.
-    const size_t most_text = on_cpu ? SIZE_MAX : compiles_quickly() ? kLongText : 4096;
+    const size_t most_text = on_cpu ? SIZE_MAX : quickly ? kLongText : 4096;
     std::vector<Missing*> order;
     for (Missing& m : missing) order.push_back(&m);
     if (!on_cpu) std::ranges::stable_sort(order, std::greater(), [](const Missing* m) { return m->text.size(); });
@@ -200,7 +200,8 @@ class Emitter {
 
   void compile(std::vector<Missing>& missing, std::span<const std::function<void()>> others) {
     const auto start = std::chrono::steady_clock::now();
-    const std::vector<std::vector<Missing*>> batches = batches_of(missing);
+    const bool quickly = compiles_quickly();  // as this thread waits, not those that help it
+    const std::vector<std::vector<Missing*>> batches = batches_of(missing, quickly);
     const auto n = static_cast<int64_t>(missing.size()), num_others = static_cast<int64_t>(others.size());
     const int64_t jobs = num_others + static_cast<int64_t>(batches.size());
     LongCompile told(n, start);
@@ -234,7 +235,7 @@ class Emitter {
             span->count = static_cast<int64_t>(batch.size());
             if (span->count > 1) span->name += " and " + std::to_string(span->count - 1) + " more";
           }
-          if (compiles_quickly() && batch[0]->text.size() >= kLongText) {
+          if (quickly && batch[0]->text.size() >= kLongText) {
             batch[0]->quick = target_.compile_quickly(*kernels[0]);
             told.add(1);
             continue;

@@ -103,9 +103,9 @@ void write_trues(const uint8_t* mask, int64_t begin, int64_t end, const Dims& sh
 /// CPU: their number must be read in any case, and once the mask is in memory one look at it takes less than recording
 /// a search of several kernels, which is a trace of its own for every number.
 Tensor trues_on_cpu(const Tensor& mask, const Dims& shape, std::string_view reason) {
-  const BufferRef elements = mask.materialize(reason);
-  const auto* const from = static_cast<const uint8_t*>(elements->data());
   const int64_t n = mask.numel();
+  const BufferRef elements = n == 0 ? nullptr : mask.materialize(reason);  // no value is needed of none
+  const auto* const from = elements ? static_cast<const uint8_t*>(elements->data()) : nullptr;
   const std::vector<int64_t> before = trues_before(from, n);
   const Dims result{before.back(), shape.size()};
   const MemoryFor use(reason, capture_source());

@@ -54,6 +54,7 @@ std::string_view called(std::string_view op) {
   if (op == "checked_probabilities") return "bernoulli";
   if (op == "checked_deviations") return "normal";
   if (op == "checked_bound") return "histc";
+  if (op == "wrapped_index") return "indexing";
   return op == "checked_divisor" ? "division" : op;
 }
 

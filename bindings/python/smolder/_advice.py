@@ -70,6 +70,7 @@ _NOT_FUSED = {
     "a value between them is kept apart": "what lies between them is kept apart",
     "a value between them is moved after a reduction": "a reduced value changes its place on the way",
     "too few chunks of rows to share among threads": "one kernel would leave threads idle",
+    "too few columns to share among threads": "one kernel would leave threads idle",
     "it would have to run before and after another step": "another step stands between them",
     "one of them needs what the other makes": "they run one after the other",
     "they are not as many turns of a loop": "kernels of 1, 2, 4 and 8 turns serve loops of any length",

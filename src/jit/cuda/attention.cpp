@@ -146,6 +146,7 @@ class AttentionCall final : public BoundLibrary {
     constexpr int64_t kRows = 128;
     const int64_t blocks = ((std::max(queries_, keys_) + kRows - 1) / kRows) * outer_ * inner_;
     text_.many = text_.tf32 && blocks > device.multiprocessors;
+    text_.positive = text_.backward || text_.mask != AttentionText::Mask::kAdded;  // as nearly all scales are
     aligned_ =
         std::ranges::all_of(operands_, [&](const Operand& o) { return !is_tiled(o) || has_aligned_rows(o.view); });
     prepare();
