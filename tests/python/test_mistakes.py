@@ -38,6 +38,9 @@ OTHER_CLASS = {
 # Numbers and names that torch says and that say nothing to users, or that are said in other words here.
 UNSAID = {
     "matmul of batches": "0",
+    "index of an element that is too large": "0",
+    "index of lists that is too large": "0",
+    "assignment of an element past the end": "0",
     "gather of an index that is too large": "1",
     "scatter of an index that is too large": "1",
     "assignment of too many values to a mask": "5 6",

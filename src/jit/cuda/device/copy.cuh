@@ -31,8 +31,8 @@ KERNEL(repeat_item, RepeatArguments) {
   }
 }
 KERNEL(copy_items, CopyArguments) {
-  LOOK
-  UNLESS_FAILED
+  LOOK;
+  UNLESS_FAILED;
   const i64 first = static_cast<i64>(blockIdx.x) * (4 * blockDim.x) + threadIdx.x;
 #pragma unroll
   for (int k = 0; k < 4; ++k) {

@@ -111,7 +111,7 @@ template <int V> DEVICE void combine_row(Pack<Element, V>& x, const Element* fro
   combine_packs(x, y);
 }
 template <int V> DEVICE void write_sorted(const RowsArguments& a) {
-  LOOK
+  LOOK;
   u64 rest = static_cast<u64>(thread_number());
   const i64 packs = a.inner / V, pack = take_digit(rest, static_cast<u64>(packs));
   const i64 e = take_digit(rest, static_cast<u64>(a.count)), outer = static_cast<i64>(rest);
@@ -132,19 +132,15 @@ template <int V> DEVICE void write_sorted(const RowsArguments& a) {
 #pragma unroll 8
     for (i64 k = e; k < end; ++k) combine_row(x, from + positions[k] * a.inner);
   }
-  UNLESS_FAILED
+  UNLESS_FAILED;
   store_whole(to, x);
 }
-KERNEL(write_rows, RowsArguments) {
-  write_sorted<1>(a);
-}
-KERNEL(write_rows_whole, RowsArguments) {
-  write_sorted<16 / sizeof(Element)>(a);
-}
+KERNEL(write_rows, RowsArguments) { write_sorted<1>(a); }
+KERNEL(write_rows_whole, RowsArguments) { write_sorted<16 / sizeof(Element)>(a); }
 
 // Of places with many rows each, so that a thread has a place, and many of its rows on their way.
 template <int V> DEVICE void write_crowded(const RowsArguments& a) {
-  LOOK
+  LOOK;
   constexpr int kAtOnce = 16;
   u64 rest = static_cast<u64>(thread_number());
   const i64 packs = a.inner / V, pack = take_digit(rest, static_cast<u64>(packs));
@@ -176,15 +172,11 @@ template <int V> DEVICE void write_crowded(const RowsArguments& a) {
       if (k + i < end) combine_packs(x, y[i]);
     }
   }
-  UNLESS_FAILED
+  UNLESS_FAILED;
   store_whole(to, x);
 }
-KERNEL(write_crowded_rows, RowsArguments) {
-  write_crowded<1>(a);
-}
-KERNEL(write_crowded_rows_whole, RowsArguments) {
-  write_crowded<16 / sizeof(Element)>(a);
-}
+KERNEL(write_crowded_rows, RowsArguments) { write_crowded<1>(a); }
+KERNEL(write_crowded_rows_whole, RowsArguments) { write_crowded<16 / sizeof(Element)>(a); }
 
 // An index so short that each block reads all of it: a block has one row, and leaves it to the first block of its
 // place.
@@ -199,7 +191,7 @@ struct FewRowsArguments {
 };
 template <int V> DEVICE void write_few(const FewRowsArguments& a) {
   wait_for_kernel_before();
-  LOOK
+  LOOK;
   __shared__ i64 places[kFewRows];
   __shared__ int others;
   u64 rest = blockIdx.x;
@@ -230,15 +222,11 @@ template <int V> DEVICE void write_few(const FewRowsArguments& a) {
       if (places[k] == place) combine_row(x, from + k * a.inner);
     }
   }
-  UNLESS_FAILED
+  UNLESS_FAILED;
   store_whole(to, x);
 }
-KERNEL(write_few_rows, FewRowsArguments) {
-  write_few<1>(a);
-}
-KERNEL(write_few_rows_whole, FewRowsArguments) {
-  write_few<16 / sizeof(Element)>(a);
-}
+KERNEL(write_few_rows, FewRowsArguments) { write_few<1>(a); }
+KERNEL(write_few_rows_whole, FewRowsArguments) { write_few<16 / sizeof(Element)>(a); }
 //! Each element of an index to a place of its own.
 //@ kScatterElements
 struct ColumnArguments {
@@ -253,8 +241,8 @@ struct ColumnArguments {
 };
 // A thread takes a column.
 KERNEL(walk_columns, ColumnArguments) {
-  LOOK
-  UNLESS_FAILED
+  LOOK;
+  UNLESS_FAILED;
   const u64 column = static_cast<u64>(thread_number());
   if (column >= a.columns) return;
   const Index* index = a.index + offset_at(column, a.rank, a.extents, a.index_strides);
@@ -289,8 +277,8 @@ DEVICE Element source_at(const ElementArguments& a, u64 position) {
 
 constexpr int kAlone = 16;  // of one place, that a thread writes alone; the rest its warp fetches
 KERNEL(write_elements, ElementArguments) {
-  LOOK
-  UNLESS_FAILED
+  LOOK;
+  UNLESS_FAILED;
   const i64 e = thread_number();
   const int lane = static_cast<int>(threadIdx.x % 32);
   i64 key = e < a.count ? static_cast<i64>(a.keys[e]) : a.absent;
@@ -334,8 +322,8 @@ KERNEL(write_elements, ElementArguments) {
 
 // An index so short that each block makes all keys.
 KERNEL(write_few_elements, ElementArguments) {
-  LOOK
-  UNLESS_FAILED
+  LOOK;
+  UNLESS_FAILED;
   __shared__ i64 places[kFewElements];
   for (i64 i = threadIdx.x; i < a.count; i += blockDim.x) {
     const i64 place =
@@ -371,8 +359,8 @@ DEVICE void add_to(bool* to, bool x) {
 //! Elements, one a thread.
 //@ kScatterAddElements
 KERNEL(add_in_any_order, ElementArguments) {
-  LOOK
-  UNLESS_FAILED
+  LOOK;
+  UNLESS_FAILED;
   const u64 e = static_cast<u64>(thread_number());
   if (e >= a.count) return;
   const i64 i = checked(a.index[offset_at(e, a.rank, a.extents, a.index_strides)], a.n, a.error);
@@ -394,8 +382,8 @@ DEVICE i64 place_of_row(const AddRowsArguments& a, i64 row) {
   return checked(a.index[offset_at(static_cast<u64>(row), a.rank, a.extents, a.strides)], a.n, a.error);
 }
 KERNEL(add_rows_in_any_order, AddRowsArguments) {
-  LOOK
-  UNLESS_FAILED
+  LOOK;
+  UNLESS_FAILED;
   u64 rest = static_cast<u64>(thread_number());
   const i64 column = take_digit(rest, static_cast<u64>(a.inner));
   const i64 row = take_digit(rest, static_cast<u64>(a.count)), outer = static_cast<i64>(rest);
@@ -413,8 +401,8 @@ DEVICE void add_in_halves(u32* low, u32* high, u64 x) {
   if (rest) atomicAdd(high, rest);
 }
 KERNEL(add_rows_in_tables, AddRowsArguments) {
-  LOOK
-  UNLESS_FAILED
+  LOOK;
+  UNLESS_FAILED;
   __shared__ u32 low[kTable], high[kTable];
   const i64 places = a.n * a.inner, all = a.count * a.inner;
   u64 rest = blockIdx.x;

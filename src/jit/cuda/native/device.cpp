@@ -19,8 +19,8 @@ namespace smolder::jit::cuda {
 std::string native_text(const std::string& program) { return std::string(kPrelude) + kNativePrelude + program; }
 
 std::string guard_text(bool guarded) {
-  return guarded ? "#define GUARD const u32* failed;\n#define LOOK const bool failed = *a.failed != 0;\n"
-                   "#define UNLESS_FAILED if (failed) return;\n"
+  return guarded ? "#define GUARD const u32* failed;\n#define LOOK const bool failed = *a.failed != 0\n"
+                   "#define UNLESS_FAILED if (failed) return\n"
                  : "#define GUARD\n#define LOOK\n#define UNLESS_FAILED\n";
 }
 
