@@ -76,7 +76,8 @@ Part scaled(const Part& part, const Part& scale, double of_zero) {
     if (s == 0) return Part(of_zero);
     return Part(!std::isinf(s) ? p / s : std::isinf(p) ? std::copysign(1.0, p) : 0.0);
   }
-  const Tensor s = scale.tensor(), p = part.is_number() ? full_like(s, Scalar(part.number())) : part.tensor();
+  const Tensor& s = scale.tensor();
+  const Tensor p = part.is_number() ? full_like(s, Scalar(part.number())) : part.tensor();
   const Tensor zero = eq(s, Scalar(0.0)), odd = logical_or(zero, isinf(s));
   const Tensor direction = where(isinf(p), Operand(sign(p)), Operand(Scalar(0.0)));
   const Tensor of_odd = where(zero, Operand(Scalar(of_zero)), Operand(direction));

@@ -43,8 +43,8 @@ LastGiven& last_given() {
 /// The error for an index out of range, with the line that recorded the op.
 std::pair<std::string, std::string> texts_of(const jit::IndexReport& r) {
   const std::string where = resolve_source(r.source);
-  return {eager::to_string({r.source, std::string(called(r.op)), r.index, r.extent}),
-          where.empty() ? "" : " at " + where};
+  const std::string_view op = ir::wraps_indices(r.op) ? r.op : called(r.op);  // whose text names none
+  return {eager::to_string({r.source, std::string(op), r.index, r.extent}), where.empty() ? "" : " at " + where};
 }
 
 }  // namespace

@@ -100,7 +100,7 @@ double interpreter_slowness(const Kernel& kernel, std::span<const int64_t> ints,
   const std::vector<void*> nowhere(kernel.buffers.size());
   const InterpreterLaunch launch(encode(kernel), {nowhere.data(), ints.data(), nullptr, nullptr, positions}, device);
   const smolder::cuda::LaunchShape& shape = launch.shape();
-  const double threads = double{shape.grid[0]} * shape.block[0] * shape.block[1];
+  const double threads = static_cast<double>(shape.grid[0]) * shape.block[0] * shape.block[1];
   return std::max(1.0, kThreadsEach * device.multiprocessors / std::max(threads, 1.0));
 }
 
