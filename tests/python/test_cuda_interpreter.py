@@ -131,6 +131,35 @@ def test_who_waits_for_the_compiler_interprets_nothing():
     assert run(SMALL, SMOLDER_CUDA_INTERPRETER="behind", SMOLDER_COMPILE="wait").stdout.split() == ["True", "0"]
 
 
+# A sum over all that one row has is a single group's, which the interpreter would take long for.
+HEAVY = """
+import hashlib
+import smolder
+x = (smolder.arange(1 << 20, device="cuda") % 977 / 97).reshape(1, -1)
+x.add(1).sum().item()
+smolder.wait_for_compiles()
+digests = []
+for step in range(3):
+    y = smolder.nn.functional.layer_norm(x * 3, x.shape[1:]).softmax(1)
+    digests.append(hashlib.sha256(y.cpu().numpy().tobytes()).hexdigest())
+    smolder.wait_for_compiles()
+counters = smolder.metrics()["counters"]
+print(*digests, *(counters.get("kernels." + n, 0) for n in ("quick_launches", "compiled_behind")))
+"""
+
+
+@on_the_host
+def test_what_is_waited_for_is_compiled_quickly_first():
+    late = {"SMOLDER_CUDA_HOST_NVRTC_MS": "100"}
+    *bits, quick, behind = run(HEAVY, SMOLDER_CUDA_INTERPRETER="behind", **late).stdout.split()
+    assert len(set(bits)) == 1 and int(quick) == 1 and int(behind) >= 1
+    waited = run(HEAVY, SMOLDER_CUDA_INTERPRETER="off").stdout.split()
+    assert waited[0] == bits[0] and waited[3] == "0"
+    # Helpers of a step that waits for what is best compile nothing quickly.
+    waited = run(HEAVY, SMOLDER_CUDA_INTERPRETER="behind", SMOLDER_COMPILE="wait").stdout.split()
+    assert waited[0] == bits[0] and waited[3] == "0"
+
+
 def test_exit_while_kernels_are_compiled():
     out = run(SMALL, SMOLDER_CUDA_INTERPRETER="behind", SMOLDER_CUDA_HOST_NVRTC_MS="300")
     assert out.stdout.split()[0] == "True" and int(out.stdout.split()[1]) > 0 and not out.stderr
