@@ -5,6 +5,7 @@ import re
 
 import numpy as np
 import pytest
+from conftest import of_the_cpu
 
 import smolder
 from smolder import tensor
@@ -27,6 +28,7 @@ def external():
     return array, smolder.from_numpy(array).expand(4, 3)
 
 
+EXTERNAL = pytest.param(external, marks=of_the_cpu("memory of NumPy's arrays"))
 MASK = tensor([[True, False, False], [False, False, True], [True, False, False], [False, False, False]])
 WRITES = {
     "fill_": (lambda x: x.fill_(5.0), [5, 5, 5]),
@@ -47,7 +49,7 @@ WRITES = {
 }
 
 
-@pytest.mark.parametrize("of", [rows, detached, external])
+@pytest.mark.parametrize("of", [rows, detached, EXTERNAL])
 @pytest.mark.parametrize("name", WRITES)
 def test_writes_that_torch_lets_through(name, of):
     write, expected = WRITES[name]
@@ -57,7 +59,7 @@ def test_writes_that_torch_lets_through(name, of):
     assert x.tolist() == [expected] * 4
 
 
-@pytest.mark.parametrize("of", [rows, detached, external])
+@pytest.mark.parametrize("of", [rows, detached, EXTERNAL])
 def test_nan_is_changed_once(of):
     base, x = of()
     x.masked_fill_(MASK, float("nan"))
