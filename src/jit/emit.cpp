@@ -235,8 +235,8 @@ class Emitter {
             span->count = static_cast<int64_t>(batch.size());
             if (span->count > 1) span->name += " and " + std::to_string(span->count - 1) + " more";
           }
-          if (quickly && batch[0]->text.size() >= kLongText) {
-            batch[0]->quick = target_.compile_quickly(*kernels[0]);
+          if (quickly && batch[0]->text.size() >= kLongText) batch[0]->quick = target_.compile_quickly(*kernels[0]);
+          if (batch[0]->quick) {
             told.add(1);
             continue;
           }

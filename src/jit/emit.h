@@ -23,8 +23,8 @@ Hash128 key_of(const Kernel& kernel);
 void emit(Program& program);
 
 /// Nanoseconds of one core that kernels of a step take together which the interpreter runs until they are compiled:
-/// some 50 ms of an H100. There first steps of the corpus took 28 s together with a tenth of it, 18 with it, 21 with
-/// ten times as much, and GPT-2's 3.1, 2.8 and more than 2.9.
+/// some 50 ms of an H100. There first steps of the corpus took 28 s together with a tenth of it, 18 with it and 21 with
+/// ten times as much, when what is waited for was not yet compiled quickly.
 inline constexpr double kMostInterpretedWork = 5e8;
 /// Which of some missing kernels the step waits for, least work first: those beyond `most` together, and those for
 /// which nothing else is there. `work`: of each in a run, in nanoseconds of one core (Launch::work), and more where

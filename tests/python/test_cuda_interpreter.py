@@ -160,6 +160,15 @@ def test_what_is_waited_for_is_compiled_quickly_first():
     assert waited[0] == bits[0] and waited[3] == "0"
 
 
+@on_the_host
+def test_who_helps_one_that_waits_compiles_as_it_does(compiled):
+    # Kernels that helpers took for a step that waits were left without code.
+    for _ in range(3):
+        waits = {"SMOLDER_CUDA_INTERPRETER": "behind", "SMOLDER_COMPILE": "wait", "SMOLDER_NUM_THREADS": "4"}
+        bits, counts, _ = train(**waits)
+        assert bits == compiled and counts[:3] == [0, 0, 0]
+
+
 def test_exit_while_kernels_are_compiled():
     out = run(SMALL, SMOLDER_CUDA_INTERPRETER="behind", SMOLDER_CUDA_HOST_NVRTC_MS="300")
     assert out.stdout.split()[0] == "True" and int(out.stdout.split()[1]) > 0 and not out.stderr

@@ -21,7 +21,7 @@ namespace {
 
 /// Each operation rounds as IEEE says. Generic lambdas are the device's. --minimal leaves out what a program would have
 /// of textures and of CUDA's run time, 7 ms a program.
-std::vector<const char*> flags(Contraction contraction, Effort effort = Effort::kFull) {
+std::vector<const char*> flags(Contraction contraction, bool fast = false) {
   std::vector<const char*> all = {contraction == Contraction::kAllowed ? "--fmad=true" : "--fmad=false",
                                   "--ftz=false",
                                   "--prec-div=true",
@@ -30,7 +30,7 @@ std::vector<const char*> flags(Contraction contraction, Effort effort = Effort::
                                   "--device-as-default-execution-space",
                                   "--disable-warnings"};
   if (smolder::cuda::nvrtc_is_at_least(12, 8)) all.push_back("--minimal");
-  if (effort == Effort::kQuick && smolder::cuda::nvrtc_is_at_least(13, 0)) all.push_back("--Ofast-compile=mid");
+  if (fast && smolder::cuda::nvrtc_is_at_least(13, 0)) all.push_back("--Ofast-compile=mid");
   const char* const host = std::getenv("SMOLDER_HOST_MATH");
   if (host && std::string_view(host) != "0") all.push_back("-DHOST_MATH");
   return all;
@@ -127,8 +127,10 @@ std::string compile_text(const std::string& text, const std::string& arch, Contr
   static Counter& programs = counter("cuda.programs");
   static Counter& micros = counter("cuda.program_us");
   static Counter& slowest = counter("cuda.slowest_program_us");
+  constexpr size_t kMostFast = 60000;  // bytes, of which more take NVRTC up to twice as long where it is to be fast
+  const bool fast = effort == Effort::kQuick && text.size() < kMostFast;
   const auto start = std::chrono::steady_clock::now();
-  std::string cubin = smolder::cuda::nvrtc_compile(text, arch, flags(contraction, effort));
+  std::string cubin = smolder::cuda::nvrtc_compile(text, arch, flags(contraction, fast));
   const auto us =
       std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now() - start).count();
   programs.add();

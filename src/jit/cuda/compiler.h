@@ -9,8 +9,9 @@
 
 namespace smolder::jit::cuda {
 
-/// How long a kernel may be compiled. kQuick: a third of the time or less. Threads take elements one at a time,
-/// whatever the sizes, and NVRTC optimizes less. The bits are the same.
+/// How long a kernel may be compiled. kQuick: a fifth to two thirds of the time, where it has less than some 500
+/// statements. Threads take elements one at a time, whatever the sizes, and NVRTC optimizes less. The bits are the
+/// same.
 enum class Effort : bool { kQuick, kFull };
 
 /// A program, and the parts of it that are one kernel each.
