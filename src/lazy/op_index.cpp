@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "smolder/core/memory_history.h"
+#include "smolder/core/size.h"
 #include "smolder/core/thread_pool.h"
 #include "smolder/ir/infer.h"
 #include "smolder/lazy/op_support.h"
