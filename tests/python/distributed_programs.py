@@ -604,6 +604,30 @@ def program_failed_step(rank, size):
         os._exit(7)
 
 
+def program_freed(rank, size):
+    """Reductions whose parts are read late, as an optimizer reads them, go on beside what is computed, and their whole
+    operands are not all kept until the end."""
+    count, n = 20, 1 << 22  # of 16 MiB each
+    base = (smolder.arange(n) % 7).float()
+
+    def step():
+        parts, x = [], base * (rank + 1.0)
+        for _ in range(count):
+            x = x + x.mean()  # which no kernel joins with the next
+            parts.append(smolder.zeros(n // size))
+            dist.reduce_scatter_tensor(parts[-1], x, async_op=True).wait()
+        return smolder.stack([part[:7] for part in parts])
+
+    found = step().cpu().numpy()
+    expected, shift = (np.arange(rank * (n // size), rank * (n // size) + 7) % 7), 0.0
+    for k in range(count):
+        shift += 3.0 + shift
+        np.testing.assert_allclose(found[k], (expected + shift) * sum(range(1, size + 1)), 1e-4)
+    whole, taken = 4 * n, smolder.memory.arenas()[0][1]
+    assert taken < count * whole // size + 7 * whole, (taken, whole)
+    assert all(c.beside for c in smolder.explain(step)().collectives[:-1])
+
+
 def program_changes_nothing(rank, size):
     """A step with collectives that fails leaves all as it was, on the ranks that hear of it too."""
     smolder.manual_seed(0)

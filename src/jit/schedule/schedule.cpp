@@ -28,9 +28,13 @@ void number_kernels(Program& p) {
   }
 }
 
+bool waits(const Step& s) { return s.library && waits_on_device(s.library->op); }
+
 /// Moves steps that only wait for what goes on beside the queue to right before the first that reads their result, so
 /// that the device does meanwhile what comes between. What nothing needs that is begun later, as what an optimizer
-/// reads, is waited for at the end, in the order in which it was begun: what ends last, is waited for last.
+/// reads, is waited for at the end, in the order in which it was begun: what ends last, is waited for last. But where
+/// the wait gives much memory back, as that for a part of a sum of whole gradients, it is put before the next but one
+/// of its kind is begun: by then it has ended, unless the device waits for others all the time.
 class WaitSinker {
  public:
   explicit WaitSinker(Program& p) : p_(p), n_(static_cast<int>(p.steps.size())) {}
@@ -39,6 +43,7 @@ class WaitSinker {
     if (std::ranges::none_of(p_.steps, waits)) return;
     find_begun();
     find_readers();
+    find_last_places();
     std::vector<std::pair<int, int>> places;
     for (int s = 0; s < n_; ++s) places.emplace_back(place(s), s);
     std::ranges::sort(places);
@@ -48,8 +53,6 @@ class WaitSinker {
   }
 
  private:
-  static bool waits(const Step& s) { return s.library && waits_on_device(s.library->op); }
-
   void find_begun() {
     std::vector<int> writer(p_.buffers.size(), -1);
     begun_.assign(n_, -1);
@@ -75,11 +78,47 @@ class WaitSinker {
     }
   }
 
+  /// Memory that those under way at once may keep alive beyond their results, but for two of them.
+  static constexpr int64_t kMostHeld = 64 << 20;
+
+  int64_t bytes(const std::vector<BufferId>& buffers) const {
+    int64_t sum = 0;
+    for (const BufferId b : buffers) {
+      if (p_.buffers[b].kind == BufferInfo::kArena) sum += p_.buffers[b].elements.value * itemsize(p_.buffers[b].dtype);
+    }
+    return sum;
+  }
+
+  /// Where those that nothing needs which is begun later are waited for at last.
+  void find_last_places() {
+    struct Held {
+      int wait, begun;
+      int64_t bytes;
+    };
+    std::vector<Held> held;
+    int64_t sum = 0;
+    size_t first = 0;
+    last_place_.assign(n_, 0);
+    for (int s = 0; s < n_; ++s) {
+      if (!waits(p_.steps[s]) || read_[s] < n_) continue;
+      last_place_[s] = 2 * (n_ + begun_[s] + 1);
+      const int64_t given_back = bytes(p_.steps[s].reads) - bytes(p_.steps[s].writes);
+      if (given_back > 0) held.push_back({s, begun_[s], given_back});
+    }
+    std::ranges::sort(held, {}, &Held::begun);
+    for (size_t i = 0; i < held.size(); ++i) {
+      for (sum += held[i].bytes; sum > kMostHeld && first + 2 <= i; ++first) {
+        last_place_[held[first].wait] = 2 * held[i].begun;
+        sum -= held[first].bytes;
+      }
+    }
+  }
+
   /// Where a step goes: twice its number and one, or to before another; not before what it depends on.
   int place(int s) {
     const Step& step = p_.steps[s];
     int at = 2 * s + 1;
-    if (waits(step)) at = read_[s] == n_ ? 2 * (n_ + begun_[s] + 1) : 2 * read_[s];
+    if (waits(step)) at = read_[s] == n_ ? last_place_[s] : 2 * read_[s];
     for (const BufferId b : step.reads) at = std::max(at, written_[b]);
     for (const BufferId b : step.writes) at = std::max({at, written_[b], last_read_[b]});
     for (const BufferId b : step.reads) last_read_[b] = std::max(last_read_[b], at);
@@ -89,9 +128,10 @@ class WaitSinker {
 
   Program& p_;
   const int n_;
-  std::vector<int> begun_;   ///< by step that waits: what began what it waits for
-  std::vector<bool> leads_;  ///< by step: something that is begun needs it, or it is that
-  std::vector<int> read_;    ///< by step: the first that leads and reads its result; else their number
+  std::vector<int> begun_;       ///< by step that waits: what began what it waits for
+  std::vector<bool> leads_;      ///< by step: something that is begun needs it, or it is that
+  std::vector<int> read_;        ///< by step: the first that leads and reads its result; else their number
+  std::vector<int> last_place_;  ///< by step that waits
   std::vector<int> written_ = std::vector<int>(p_.buffers.size()), last_read_ = written_;  ///< by buffer: places
 };
 
@@ -278,6 +318,7 @@ class Scheduler {
     size_t best = 0;
     int64_t most = kWorthwhile - 1;
     for (size_t i = 0; i < ready_.size() && i < kLook; ++i) {
+      if (waits(p_.steps[ready_[i]])) continue;  // the device would have nothing to do meanwhile
       const int64_t gain = given_back(ready_[i]);
       if (gain > most && !spoils_donation(ready_[i])) {
         most = gain;
