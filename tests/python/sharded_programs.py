@@ -290,6 +290,37 @@ def program_fsdp_dropped(rank, size):
         assert found == expected, (kept, found)
 
 
+def program_fsdp_meta(rank, size):
+    """A model without memory is divided, and gets parameters and optimizer states that the first process alone has."""
+    smolder.manual_seed(3)
+    given, x = sharded(MLP), smolder.ones(2, 6)
+    optimizer = smolder.optim.Adam(given.parameters(), lr=0.01)
+    given(x).square().mean().backward()
+    optimizer.step()
+    whole = states.StateDictOptions(full_state_dict=True, cpu_offload=True)
+    saved = states.get_state_dict(given, optimizer, options=whole)
+    assert all(bool(part) == (rank == 0) for part in saved)
+    with smolder.device("meta"):
+        model = MLP()
+    for child in (*model.children(), model):
+        fully_shard(child)
+    assert smolder.empty_like(model.a.weight, device="cpu").placements == (Shard(0),)
+    received = states.StateDictOptions(full_state_dict=True, broadcast_from_rank0=True)
+    states.set_model_state_dict(model, saved[0], options=received)
+    assert isinstance(model.a.weight, DTensor) and model.a.weight.device.type == "cpu"
+    other = smolder.optim.Adam(model.parameters(), lr=0.5)
+    states._init_optim_state(other)
+    assert all(float(s["exp_avg"].full_tensor().abs().sum()) == 0 for s in other.state.values())
+    states.set_optimizer_state_dict(model, other, saved[1], options=received)
+    assert other.param_groups[0]["lr"] == 0.01
+    for m, o in ((given, optimizer), (model, other)):
+        o.zero_grad()
+        m(x).square().mean().backward()
+        o.step()
+    for a, b in zip(given.parameters(), model.parameters(), strict=True):
+        close(a.full_tensor().detach(), b.full_tensor().detach(), 0)
+
+
 def program_fsdp_recomputed(rank, size):
     """Activation checkpointing, and units that are brought together again in backward, compute the same."""
     expected, _ = alone(GPT, 3)
@@ -536,6 +567,21 @@ def parallel_loss(model, x, y):
         loss = F.cross_entropy(out.flatten(0, 1), smolder.tensor(y).reshape(-1))
         assert out.placements == (Shard(2),)
         return loss.to_local()
+
+
+def program_complex(rank, size):
+    """Pairs as complex numbers, as rotary positions take them: what is divided stays so, but for the pairs."""
+    mesh = init_device_mesh("cpu", (size,))
+    whole = smolder.arange(48.0).reshape(2, 4, 3, 2)
+    turn = smolder.polar(smolder.ones(3), smolder.arange(3.0))
+    expected = smolder.view_as_real(smolder.view_as_complex(whole) * turn)
+    for placement in (Replicate(), Shard(1), Shard(3)):
+        x = distribute_tensor(whole, mesh, [placement])
+        pairs = smolder.view_as_complex(x)
+        assert pairs.placements == ((Replicate(),) if placement == Shard(3) else (placement,))
+        found = smolder.view_as_real(pairs * distribute_tensor(turn, mesh, [Replicate()]))
+        assert found.shape == whole.shape
+        close(found.full_tensor(), expected)
 
 
 def program_tensor_parallel(rank, size):

@@ -33,10 +33,10 @@ pytestmark = pytest.mark.skipif(not dist.is_gloo_available(), reason="built with
 def test_programs(tmp_path):
     """Processes are started once for each number of them. What three saved, two and four go on from."""
     folder = {"FOLDER": str(tmp_path)}
-    three = "fsdp_more,dtensor,save,save_killed"  # the last one is cut off; load_killed looks at what it left
+    three = "fsdp_more,fsdp_meta,dtensor,complex,save,save_killed"  # the last one is cut off; load_killed looks at what it left
     errors, out = errors_of(start(three, 3, PROGRAMS, **folder, **SMALL), LIMIT)
     assert set(errors) == {0, 2} and all("rank 1 has left" in text for text in errors.values()), out
-    two = "load,load_killed,fsdp,fsdp_dropped,fsdp_recomputed,fsdp_wrapped,fsdp_compiled,tensor_parallel,pipeline"
+    two = "load,load_killed,fsdp,fsdp_dropped,fsdp_meta,fsdp_recomputed,fsdp_wrapped,fsdp_compiled,tensor_parallel,pipeline"
     run(two, 2, PROGRAMS, LIMIT, **folder)
     run("load,mesh,hsdp,dtensor,dp_tp,pipeline", 4, PROGRAMS, LIMIT, **folder, **SMALL)
 

@@ -180,14 +180,15 @@ def placed_like(make: _F) -> _F:
 
     @functools.wraps(make)
     def call(input, *args, device=None, **options):
-        if not isinstance(input, _core.Tensor):
+        if type(input) is not _core.Tensor:
             from smolder.overrides import handle_torch_function, has_torch_function_unary
 
             if has_torch_function_unary(input):  # by the function's public name
                 options = options if device is None else {"device": device, **options}
                 return handle_torch_function(call, (input,), input, *args, **options)
-            name, kind = call.__name__, type(input).__name__
-            raise TypeError(f"{name}(): argument 'input' (position 1) must be Tensor, not {kind}")
+            if not isinstance(input, _core.Tensor):
+                name, kind = call.__name__, type(input).__name__
+                raise TypeError(f"{name}(): argument 'input' (position 1) must be Tensor, not {kind}")
         if device is None and input._on_cpu and _core._creation_mode() == "cpu":
             return place(input, *args, **options)
         where = input.device if device is None else device

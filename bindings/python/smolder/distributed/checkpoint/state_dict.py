@@ -127,20 +127,34 @@ def get_model_state_dict(
     return out
 
 
-def _received(whole, like):
+def _received(whole, shape, dtype, device):
     """A whole tensor that only the first process has."""
     from smolder.distributed._collectives import broadcast
 
-    local = plain(like)
-    given = whole.detach().to(local.dtype).clone() if _first() else _creation.empty(list(like.shape), dtype=local.dtype)
+    if _first():
+        given = whole.detach().to(device, dtype).clone()
+    else:
+        given = _creation.empty(list(shape), dtype=dtype, device=device)
     broadcast(given, group_src=0)
     return given
 
 
+def _told(value):
+    """An object that only the first process has."""
+    from smolder.distributed._objects import broadcast_object_list
+
+    told = [value]
+    broadcast_object_list(told, group_src=0)
+    return told[0]
+
+
 def _put_in(target, value, options):
-    """Copies a value, whole or in parts, into a tensor of a model."""
+    """Copies a value, whole or in parts, into a tensor of a model, which gets memory where it has none yet."""
+    if plain(target).is_meta:
+        where = target._spec.mesh.device_type if isinstance(target, DTensor) else _groups._default().device()
+        plain(target).data = _creation.empty_like(plain(target), device=where)
     if options.broadcast_from_rank0:
-        value = _received(value, target)
+        value = _received(value, target.shape, plain(target).dtype, target.device)
     local = plain(target).detach()
     if tuple(value.shape) != tuple(target.shape):
         raise RuntimeError(f"a shape of {tuple(value.shape)} does not fit {tuple(target.shape)}")
@@ -165,11 +179,7 @@ def set_model_state_dict(
     own = {_name(path): value for path, value in _state_of(model, keep_vars=True).items()}
     names = set(model_state_dict)
     if options.broadcast_from_rank0:
-        from smolder.distributed._objects import broadcast_object_list
-
-        told = [sorted(names)]
-        broadcast_object_list(told, group_src=0)
-        names = set(told[0])
+        names = set(_told(sorted(names)))
     missing = [n for n in own if n not in names]
     unexpected = [n for n in names if n not in own]
     if options.strict and (missing or unexpected):
@@ -206,7 +216,7 @@ def get_optimizer_state_dict(
     state: dict[str, Any] = {}
     groups: list[dict[str, Any]] = []
     for optimizer in _optimizers(optimizers):
-        _make_state(optimizer)
+        _init_optim_state(optimizer)
         for group in optimizer.param_groups:
             of = [names[id(p)] for p in group["params"]]
             groups.append({k: v for k, v in group.items() if k not in ("params", "param_names")} | {"params": of})
@@ -223,8 +233,8 @@ def get_optimizer_state_dict(
     return _flattened(out) if options.flatten_optimizer_state_dict else out
 
 
-def _make_state(optimizer):
-    """Makes the state of an optimizer that has none yet, so that there is something to load into: by a step that changes
+def _init_optim_state(optimizer):
+    """Torch's name, which programs import. Makes the state of an optimizer that has none yet, so that there is something to load into: by a step that changes
     nothing."""
     params = [p for group in optimizer.param_groups for p in group["params"]]
     if optimizer.state or any(p.grad is not None for p in params):
@@ -280,14 +290,17 @@ def set_optimizer_state_dict(
     options = _options(options)
     names = _names_of(_inner(model))
     given = optim_state_dict
-    if options.broadcast_from_rank0:
-        raise NotImplementedError("set_optimizer_state_dict: broadcast_from_rank0=True is not supported")
     flat = options.flatten_optimizer_state_dict or (bool(given) and "param_groups" not in given)
-    if flat:
+    if options.broadcast_from_rank0 and not _first():
+        state, by_name = {}, {}
+    elif flat:
         state, by_name = _unflattened(given, list(names.values()))
     else:
         state = given["state"]
         by_name = {n: {k: v for k, v in g.items() if k != "params"} for g in given["param_groups"] for n in g["params"]}
+    whole = state
+    if options.broadcast_from_rank0:
+        state, by_name = _told(({n: _described(entry) for n, entry in state.items()}, by_name))
     for optimizer in _optimizers(optimizers):
         for group in optimizer.param_groups:
             for p in group["params"]:
@@ -297,7 +310,22 @@ def set_optimizer_state_dict(
                         raise RuntimeError(f"Missing optimizer state of {name}")
                     continue
                 group.update({k: v for k, v in by_name.get(name, {}).items() if k in group})
-                optimizer.state[p] = {k: _state_for(k, v, p) for k, v in state[name].items()}
+                entry = state[name]
+                if options.broadcast_from_rank0:
+                    entry = _received_entry(entry, whole.get(name, {}), plain(p).device)
+                optimizer.state[p] = {k: _state_for(k, v, p) for k, v in entry.items()}
+
+
+def _described(entry):
+    """State of a parameter as it is told to other processes: instead of tensors their shapes and dtypes."""
+    tensors = {k: v for k, v in entry.items() if isinstance(v, _core.Tensor) and v.dim()}
+    others = {k: v.item() if isinstance(v, _core.Tensor) else v for k, v in entry.items() if k not in tensors}
+    return others, {k: (tuple(v.shape), v.dtype) for k, v in tensors.items()}
+
+
+def _received_entry(described, whole, device):
+    others, tensors = described
+    return others | {k: _received(whole.get(k), *kind, device) for k, kind in tensors.items()}
 
 
 @no_grad()

@@ -25,7 +25,7 @@ POINTWISE = frozenset({
     "abs", "absolute", "acos", "acosh", "add", "addcdiv", "addcmul", "arccos", "arccosh", "arcsin", "arcsinh",
     "arctan", "arctan2", "arctanh", "asin", "asinh", "assign", "atan", "atan2", "atanh", "bfloat16", "bitwise_and",
     "bitwise_not", "bitwise_or", "bitwise_xor", "bool", "ceil", "celu", "clamp", "clamp_max", "clamp_min", "clip",
-    "clone", "contiguous", "copy_", "copysign", "cos", "cosh", "deg2rad", "detach", "detach_", "digamma", "div",
+    "clone", "conj", "contiguous", "copy_", "copysign", "cos", "cosh", "deg2rad", "detach", "detach_", "digamma", "div",
     "divide", "dropout", "double", "elu", "eq", "erf", "erfc", "erfinv", "exp", "exp2", "expm1", "fill_", "fix",
     "float", "float_power", "floor", "floor_divide", "fmax", "fmin", "fmod", "frac", "ge", "gelu", "gt", "half",
     "hardshrink", "hardsigmoid", "hardswish", "hardtanh", "hypot", "isfinite", "isinf", "isnan", "le", "leaky_relu",

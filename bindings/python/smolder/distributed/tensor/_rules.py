@@ -413,6 +413,17 @@ def _permuted(func, args, kwargs):
     return placed(plain(x).permute(order), x._spec.mesh, placements, [x._spec.shape[d] for d in order])
 
 
+@rule("view_as_complex", "view_as_real")
+def _pairs(func, args, kwargs):
+    """The pairs of a last dimension as complex numbers, and back: they are not divided."""
+    (x,) = _given(args, kwargs, "input")
+    if func.__name__ == "view_as_real":
+        return placed(func(plain(x)), x._spec.mesh, x._spec.placements, (*x._spec.shape, 2))
+    whole = _undivided(x, [x.dim() - 1])
+    local = plain(x) if whole is x else plain(whole).contiguous()
+    return placed(func(local), x._spec.mesh, whole._spec.placements, x._spec.shape[:-1])
+
+
 @rule("view", "reshape", "flatten", "unflatten", "unsqueeze", "squeeze")
 def _reshaped(func, args, kwargs):
     x = args[0]
