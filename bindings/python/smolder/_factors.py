@@ -3,7 +3,7 @@ which NumPy brings. Reading the matrices ends the step; whether a device found f
 
 import numpy
 
-from smolder import _core
+from smolder import _blas_threads, _core
 from smolder._batches import with_leading_batches
 from smolder._creation import arange, eye, zeros
 from smolder._substitution import solve_triangle
@@ -32,7 +32,8 @@ def _by_solver(a):
 def _arrays(function, *operands):
     """Tensors with what a function of NumPy makes of arrays. Elements are copied both ways, which takes less time than
     to share memory with arrays of NumPy's: a matrix has few elements for the work that is done with it."""
-    out = function(*(a._to_numpy() for a in operands))
+    with numpy.errstate(all="ignore"):  # a result that is not finite is one, as with kernels
+        out = _blas_threads.call(function, [a._to_numpy() for a in operands])
     made = [_core.from_numpy_copy(numpy.asarray(x, order="C")) for x in (out if isinstance(out, tuple) else (out,))]
     return made if operands[0]._on_cpu else [x.to(operands[0].device) for x in made]
 
