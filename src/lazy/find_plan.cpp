@@ -16,6 +16,7 @@
 #include "smolder/jit/switches.h"
 #include "smolder/lazy/extract.h"
 #include "smolder/lazy/known.h"
+#include "smolder/lazy/long_steps.h"
 #include "smolder/lazy/plan_queue.h"
 #include "smolder/lazy/recompile.h"
 #include "smolder/lazy/step_log.h"
@@ -162,6 +163,7 @@ std::shared_ptr<const jit::Plan> Tape::plan_for(const Trace& t, PlanEntry& entry
                                              options_.strict);
   std::vector<int64_t> symbols = symbol_values(t);
   std::string structure = plan_structure(t, entry.produced, options_.compile);
+  const Hash128 digest = is_long(t) ? digest_of(structure) : Hash128();
   if (entry.constant_sizes) {
     structure.append(reinterpret_cast<const char*>(symbols.data()), symbols.size() * sizeof symbols[0]);
     symbols.clear();
@@ -192,7 +194,8 @@ std::shared_ptr<const jit::Plan> Tape::plan_for(const Trace& t, PlanEntry& entry
   Built built;
   if (!wait && has_two_tiers(t)) {
     const auto ops = static_cast<int64_t>(t.instrs.size());
-    if (patience_.bears(ops * kPlanningOfAnOp)) {
+    const bool may_be_cached = !is_long(t) || kernels_were_kept(digest);
+    if (may_be_cached && patience_.bears(ops * kPlanningOfAnOp)) {
       built = planned_now(t, entry);
       patience_.use(static_cast<int64_t>(built.milliseconds * 1e6));
     }

@@ -22,6 +22,7 @@
 #include "smolder/jit/kernel_queue.h"
 #include "smolder/jit/switches.h"
 #include "smolder/lazy/extract.h"
+#include "smolder/lazy/long_steps.h"
 
 namespace smolder::lazy {
 namespace {
@@ -280,6 +281,7 @@ void PlanJob::compile() {
   }
   instance = plan->bind(constant_sizes ? std::vector<int64_t>{} : symbols);
   SMOLDER_INVARIANT(instance);  // a plan's guards hold at the sizes it was compiled from
+  if (is_long(trace)) note_kernels_kept(trace, digest_of(plan_structure(trace, produced, options)));
   milliseconds += std::chrono::duration<double, std::milli>(Clock::now() - start).count();
 }
 

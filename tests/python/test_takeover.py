@@ -260,3 +260,29 @@ def test_signals_are_the_programs(tmp_path):
     """
     )
     assert signal.SIGUSR1 and run(program, SMOLDER_CACHE_DIR=str(tmp_path)).stdout.split() == ["1"]
+
+
+LONG = """
+import smolder
+
+def step():
+    x = smolder.arange(7).float()
+    for i in range(300):
+        x = x.sin() * 0.5
+    return x.tolist()
+
+for i in range(2):
+    print(step(), smolder.metrics()["counters"]["steps.op_by_op_while_compiling"])
+    smolder.wait_for_compiles()
+"""
+
+
+def test_a_long_step_runs_by_its_plan_at_once_where_another_process_kept_the_kernels(tmp_path):
+    environment = {**os.environ, "SMOLDER_CACHE_DIR": str(tmp_path), "SMOLDER_COMPILE": "behind"}
+    command = [sys.executable, "-c", LONG]
+    new, again = [
+        subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout for _ in range(2)
+    ]
+    assert [line.split("]")[1] for line in new.splitlines()] == [" 1", " 1"]
+    assert [line.split("]")[1] for line in again.splitlines()] == [" 0", " 0"]
+    assert len({line.split("]")[0] for line in new.splitlines() + again.splitlines()}) == 1

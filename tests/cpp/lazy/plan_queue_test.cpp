@@ -12,11 +12,13 @@
 #include <thread>
 
 #include "plans_guard.h"
+#include "smolder/core/background.h"
 #include "smolder/core/buffer.h"
 #include "smolder/core/counters.h"
 #include "smolder/core/interrupt.h"
 #include "smolder/eager/dispatcher.h"
 #include "smolder/jit/cache/kernel_cache.h"
+#include "smolder/jit/compile.h"
 #include "smolder/jit/emit.h"
 #include "smolder/lazy/ops.h"
 #include "smolder/lazy/recompile.h"
@@ -205,6 +207,17 @@ TEST(Patience, PlansThatNoOtherStepUsesAreMadeLessOften) {
   }
   EXPECT_TRUE(one_of_four_does.bears(20 * kMillisecond));
   EXPECT_FALSE(nothing_comes_again.bears(kMillisecond));
+}
+
+TEST_F(PlanQueueTest, ALongStepThatIsNewIsNotPlannedWhileTheProgramWaits) {
+  std::atomic<int> stages = 0;
+  jit::set_stage_hook([&](std::string_view, jit::Program&) { stages += !in_background(); });
+  Tensor x = range(5);
+  for (int i = 0; i < 300; ++i) x = sin(x) * 0.25;
+  read(x);
+  wait_for_compiles();
+  jit::set_stage_hook({});
+  EXPECT_EQ(stages, 0);
 }
 
 TEST_F(PlanQueueTest, TheQueueIsBoundedAndHoldsWhatIsWanted) {

@@ -19,6 +19,7 @@ from smolder._terminal import Failure, counted, cut, milliseconds, moment, parse
 
 FOUND, UNUSABLE = 1, 3
 _SHORT = 12  # characters of a key that tables show
+_NOTES = "recompile", "plan"  # kinds of rows that hold no code
 
 
 # -- rows
@@ -97,7 +98,7 @@ def _print_json(value):
 
 
 def _ls(args):
-    rows = [r for r in _rows(_open(), args.kind) if args.kind or r["kind"] != "recompile"]
+    rows = [r for r in _rows(_open(), args.kind) if args.kind or r["kind"] not in _NOTES]
     order = {"used": "last_use", "built": "created", "hits": "hits", "bytes": "bytes", "ms": "build_ms"}[args.sort]
     rows.sort(key=lambda r: r[order], reverse=True)
     rows = rows[: args.limit]
@@ -279,7 +280,7 @@ def _diff_rows(args):
 
 def _diff_files(args):
     def rows(file):
-        return {(r["kind"], r["key"], r["target"], r["structure"]): r for r in _rows(file) if r["kind"] != "recompile"}
+        return {(r["kind"], r["key"], r["target"], r["structure"]): r for r in _rows(file) if r["kind"] not in _NOTES}
 
     mine = rows(_open(args.a) if args.b else _open())
     theirs = rows(_open(args.b or args.a))
