@@ -123,7 +123,7 @@ def _integer(tensor, axis, item, place):
 
 def view(tensor, index):
     """The view that integers, slices, None and ... select, and (axis, index or mask) of what is left of the index."""
-    axis, pending = 0, []
+    whole, axis, pending = tensor, 0, []
     for place, item in enumerate(_expand(tensor, index)):
         if item is None:
             tensor = tensor.unsqueeze(axis)
@@ -147,7 +147,21 @@ def view(tensor, index):
                     continue
             pending.append((axis, _beside(tensor, found)))
             axis += found.dim() if found.dtype == _core.bool else 1
+    if _numbers_count(pending):  # as in torch, where such an index is a number: it does not put dimensions first
+        numbers = [int(i) if isinstance(i, _core.Tensor) and _is_number(i) else i for i in _expand(whole, index)]
+        return view(whole, tuple(numbers))
     return tensor, pending
+
+
+def _is_number(index):
+    return index.dim() == 0 and index.dtype != _core.bool
+
+
+def _numbers_count(pending):
+    """Whether indices of dimensions that are apart have a number among them that is not known yet."""
+    ends = [axis + (found.dim() if found.dtype == _core.bool else 1) for axis, found in pending]
+    apart = builtins.any(end != axis for end, (axis, _) in zip(ends, pending[1:], strict=False))
+    return apart and builtins.any(_is_number(found) for _, found in pending)
 
 
 def _check_mask(tensor, axis, mask):

@@ -1,5 +1,6 @@
-// x[index] and x[index] = value for the indices that programs mostly have: integers, slices, None, ... and tensors of
-// positions for dimensions side by side. smolder/_indexing.py takes every other index, and says what is wrong with one.
+// x[index] and x[index] = value for the indices that programs mostly have: integers, slices, None, ..., and tensors of
+// positions and masks for dimensions side by side. smolder/_indexing.py takes every other index, and says what is wrong
+// with one.
 #include "src/indexing.h"
 
 #include <algorithm>
@@ -7,6 +8,8 @@
 #include <vector>
 
 #include "smolder/lazy/batch.h"
+#include "smolder/lazy/capture.h"
+#include "smolder/lazy/former.h"
 #include "smolder/lazy/op_support.h"
 #include "smolder/lazy/ops.h"
 #include "smolder/lazy/view.h"
@@ -48,11 +51,35 @@ bool read_bounds(PyObject* o, Bounds& bounds) {
          read_bound(slice->step, bounds.step) && bounds.step.value_or(1) > 0;
 }
 
-/// A tensor whose elements are positions, where the indexed tensor is. One without dimensions is a number.
+/// The same, and a tensor without dimensions whose number is there to be read: it selects a view, as in torch.
+bool read_position(PyObject* o, int64_t& value) {
+  if (Py_TYPE(o) != tensor_type()) return read_integer(o, value);
+  const Tensor& t = tensor_in(o);
+  const std::optional<int64_t> known = t.dim() == 0 ? known_number(t) : std::nullopt;
+  value = known.value_or(0);
+  return known.has_value();
+}
+
+/// A tensor whose elements are positions, where the indexed tensor is.
 bool are_positions(const Tensor& indexed, PyObject* o) {
   if (Py_TYPE(o) != tensor_type()) return false;
   const Tensor& t = tensor_in(o);
-  return (t.dtype() == DType::kInt64 || t.dtype() == DType::kInt32) && t.dim() > 0 && t.device() == indexed.device();
+  return (t.dtype() == DType::kInt64 || t.dtype() == DType::kInt32) && t.device() == indexed.device();
+}
+
+bool is_mask(const Tensor& indexed, PyObject* o) {
+  if (Py_TYPE(o) != tensor_type()) return false;
+  const Tensor& t = tensor_in(o);
+  return t.dtype() == DType::kBool && t.dim() > 0 && t.device() == indexed.device();
+}
+
+/// Has a mask the sizes of dimensions from `axis` on?
+bool covers(const Tensor& mask, const Tensor& t, int axis) {
+  if (axis + mask.dim() > t.dim()) return false;
+  for (int i = 0; i < mask.dim(); ++i) {
+    if (mask.size(i) != t.size(axis + i)) return false;
+  }
+  return true;
 }
 
 /// What an index selects: the elements of a view that tensors of positions name for its dimensions from `axis` on, or
@@ -63,8 +90,10 @@ struct Selection {
   std::vector<Tensor> positions;
 };
 
+enum class Masks { kNone, kRead };  ///< a mask is read to know how many elements it names
+
 /// Whether every item is read here, and there are dimensions enough; how many the items other than ... take.
-bool is_plain(const Tensor& t, std::span<PyObject* const> items, int& taken) {
+bool is_plain(const Tensor& t, std::span<PyObject* const> items, Masks masks, int& taken) {
   int ellipses = 0, first = -1, last = -1, count = 0;
   for (size_t i = 0; i < items.size(); ++i) {
     PyObject* const item = items[i];
@@ -73,11 +102,12 @@ bool is_plain(const Tensor& t, std::span<PyObject* const> items, int& taken) {
       if (++ellipses > 1) return false;
       continue;
     }
-    ++taken;
     int64_t ignored;
     Bounds bounds;
-    if (read_integer(item, ignored) || read_bounds(item, bounds)) continue;
-    if (!are_positions(t, item)) return false;
+    const bool masked = masks == Masks::kRead && is_mask(t, item);
+    taken += masked ? tensor_in(item).dim() : 1;
+    if (read_position(item, ignored) || read_bounds(item, bounds)) continue;
+    if (!masked && !are_positions(t, item)) return false;
     first = first < 0 ? static_cast<int>(i) : first;
     last = static_cast<int>(i);
     ++count;
@@ -86,10 +116,10 @@ bool is_plain(const Tensor& t, std::span<PyObject* const> items, int& taken) {
 }
 
 /// Nothing for an index that Python parses, or refuses.
-std::optional<Selection> select_items(const Tensor& t, PyObject* index) {
+std::optional<Selection> select_items(const Tensor& t, PyObject* index, Masks masks) {
   const std::span<PyObject* const> items = items_of(index);
   int taken = 0, axis = 0;
-  if (!is_plain(t, items, taken)) return std::nullopt;
+  if (!is_plain(t, items, masks, taken)) return std::nullopt;
   Selection out{t, 0, {}};
   for (PyObject* const item : items) {
     int64_t at = 0;
@@ -98,7 +128,7 @@ std::optional<Selection> select_items(const Tensor& t, PyObject* index) {
       out.view = unsqueeze(out.view, axis++);
     } else if (item == Py_Ellipsis) {
       axis += t.dim() - taken;
-    } else if (read_integer(item, at)) {
+    } else if (read_position(item, at)) {
       const int64_t n = out.view.size(axis);
       if (at < -n || at >= n) return std::nullopt;
       out.view = select(out.view, axis, at);
@@ -107,8 +137,15 @@ std::optional<Selection> select_items(const Tensor& t, PyObject* index) {
       ++axis;
     } else {
       if (out.positions.empty()) out.axis = axis;
-      out.positions.push_back(tensor_in(item));
-      ++axis;
+      const Tensor& found = tensor_in(item);
+      if (found.dtype() != DType::kBool) {
+        out.positions.push_back(found);
+        ++axis;
+        continue;
+      }
+      if (!covers(found, out.view, axis)) return std::nullopt;
+      for (Tensor& column : unbind(nonzero(found), 1)) out.positions.push_back(std::move(column));
+      axis += found.dim();
     }
   }
   return out;
@@ -132,7 +169,7 @@ int rank_of(const Selection& s) {
 bool set_plain(const Tensor& t, PyObject* index, PyObject* value) {
   const std::optional<Scalar> number = plain_number(value);
   if (!number && (Py_TYPE(value) != tensor_type() || tensor_in(value).device() != t.device())) return false;
-  std::optional<Selection> to = select_items(t, index);
+  std::optional<Selection> to = select_items(t, index, Masks::kNone);
   if (!to) return false;
   if (number && to->positions.empty()) {
     lazy::check_no_repeats(to->view);
@@ -153,13 +190,7 @@ bool set_plain(const Tensor& t, PyObject* index, PyObject* value) {
 bool set_masked(const Tensor& t, PyObject* index, PyObject* value) {
   if (Py_TYPE(index) != tensor_type()) return false;
   const Tensor& mask = tensor_in(index);
-  if (mask.dtype() != DType::kBool || mask.dim() == 0 || mask.dim() > t.dim() || mask.device() != t.device() ||
-      lazy::batch_depth() > 0 || lazy::has_repeats(t)) {
-    return false;
-  }
-  for (int i = 0; i < mask.dim(); ++i) {
-    if (mask.size(i) != t.size(i)) return false;
-  }
+  if (!is_mask(t, index) || !covers(mask, t, 0) || lazy::batch_depth() > 0 || lazy::has_repeats(t)) return false;
   const std::optional<Scalar> number = plain_number(value);
   if (!number && (Py_TYPE(value) != tensor_type() || tensor_in(value).device() != t.device())) return false;
   const Tensor v = number ? full({}, *number, t.dtype()).to(t.device()) : tensor_in(value);
@@ -177,12 +208,28 @@ PyObject* in_python(const char* name, PyObject* self, PyObject* index, PyObject*
 
 }  // namespace
 
+std::optional<int64_t> known_number(const Tensor& t) {
+  lazy::TensorImpl* const impl = t.impl();
+  if (lazy::any_former()) lazy::follow_storage(impl);
+  const auto is_known = [](const lazy::Value& v) { return v.buffer && !v.pending && !v.external && !v.batched; };
+  const lazy::TensorImpl* const owner = lazy::owner_of(t.impl());
+  const bool is_integer = t.dtype() == DType::kInt64 || t.dtype() == DType::kInt32;
+  if (!is_integer || t.dim() > 0 || t.device().type != DeviceType::kCPU || lazy::Capture::current() ||
+      impl->value->batched || impl->value->external || !is_known(*owner->value)) {
+    return std::nullopt;
+  }
+  const int64_t at = owner == impl ? 0 : lazy::offset_in_value(t);
+  const std::byte* const place = static_cast<const std::byte*>(owner->value->data()) + at * itemsize(t.dtype());
+  if (t.dtype() == DType::kInt64) return *reinterpret_cast<const int64_t*>(place);
+  return *reinterpret_cast<const int32_t*>(place);
+}
+
 PyObject* get_item(PyObject* self, PyObject* index) {
   if (modes_are_on() || is_sparse(self)) [[unlikely]]
     return in_python("get", self, index, nullptr);
   try {
     const Tensor& t = tensor_in(self);
-    std::optional<Selection> selected = select_items(t, index);
+    std::optional<Selection> selected = select_items(t, index, Masks::kRead);
     if (!selected) return in_python("get", self, index, nullptr);
     const Tensor& view = selected->view;
     if (!selected->positions.empty()) return wrap(index_at(view, selected->axis, selected->positions));

@@ -1,16 +1,16 @@
 #include "src/tensor.h"
+#include "src/indexing.h"
 
 #include "smolder/autograd/sparse.h"
 #include "smolder/lazy/batch.h"
-#include "smolder/lazy/capture.h"
 #include "smolder/lazy/default_dtype.h"
-#include "smolder/lazy/former.h"
 #include "smolder/lazy/op_support.h"
 #include "smolder/lazy/ops.h"
 #include "smolder/lazy/storage.h"
 #include "smolder/lazy/strides.h"
 #include "smolder/lazy/view.h"
 #include "src/dtype.h"
+#include "src/indexing.h"
 #include "src/slots.h"
 #include "src/without_gil.h"
 
@@ -35,24 +35,6 @@ nb::object complex_item(const Tensor& t) {
     return view_as_real(t).to_vector<double>();
   }();
   return nb::steal(PyComplex_FromDoubles(parts[0], parts[1]));
-}
-
-/// The number in an integer tensor without dimensions where it is in memory of the host, and in no step to come: for
-/// what reads no more than that. Nothing while a function is recorded, whose calls have other numbers.
-std::optional<int64_t> known_number(const Tensor& t) {
-  lazy::TensorImpl* const impl = t.impl();
-  if (lazy::any_former()) lazy::follow_storage(impl);
-  const auto is_known = [](const lazy::Value& v) { return v.buffer && !v.pending && !v.external && !v.batched; };
-  const lazy::TensorImpl* const owner = lazy::owner_of(t.impl());
-  const bool is_integer = t.dtype() == DType::kInt64 || t.dtype() == DType::kInt32;
-  if (!is_integer || t.dim() > 0 || t.device().type != DeviceType::kCPU || lazy::Capture::current() ||
-      impl->value->batched || impl->value->external || !is_known(*owner->value)) {
-    return std::nullopt;
-  }
-  const int64_t at = owner == impl ? 0 : lazy::offset_in_value(t);
-  const std::byte* const place = static_cast<const std::byte*>(owner->value->data()) + at * itemsize(t.dtype());
-  if (t.dtype() == DType::kInt64) return *reinterpret_cast<const int64_t*>(place);
-  return *reinterpret_cast<const int32_t*>(place);
 }
 
 PyTypeObject* tensor_class = nullptr;
