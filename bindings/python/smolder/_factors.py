@@ -1,5 +1,6 @@
-"""The base of linear algebra: factors and solutions, by cuSOLVER and cuBLAS where matrices are on CUDA, else by LAPACK,
-which NumPy brings. Reading the matrices ends the step; whether a device found factors is waited for."""
+"""The base of linear algebra: factors and solutions, by cuSOLVER and cuBLAS where matrices are on CUDA, by loops of our own
+where they are small, else by LAPACK, which NumPy brings. Reading the matrices ends the step; whether a device found factors
+is waited for."""
 
 import numpy
 
@@ -32,10 +33,14 @@ def _by_solver(a):
 def _arrays(function, *operands):
     """Tensors with what a function of NumPy makes of arrays. Elements are copied both ways, which takes less time than
     to share memory with arrays of NumPy's: a matrix has few elements for the work that is done with it."""
-    with numpy.errstate(all="ignore"):  # a result that is not finite is one, as with kernels
-        out = _blas_threads.call(function, [a._to_numpy() for a in operands])
+    out = _blas_threads.call(function, [a._to_numpy() for a in operands])
     made = [_core.from_numpy_copy(numpy.asarray(x, order="C")) for x in (out if isinstance(out, tuple) else (out,))]
     return made if operands[0]._on_cpu else [x.to(operands[0].device) for x in made]
+
+
+def _small(function, a, *arguments):
+    """What one of the binding's functions of small matrices on the CPU gives; None where LAPACK is to be asked."""
+    return function(a, *arguments) if a._on_cpu else None
 
 
 def _t(a):
@@ -104,6 +109,8 @@ def _minor_not_positive(matrix):
 @with_leading_batches
 def inverse(a):
     """Inverses of matrices."""
+    if (found := _small(_core._small_inverse, a)) is not None:
+        return found
     if not _by_solver(a):
         return _host("linalg.inv", _SINGULAR, numpy.linalg.inv, a, fault=_zero_pivot)[0]
     # Rows of the identity are solved for with the transposed matrices: rows of the inverse.
@@ -116,6 +123,8 @@ def inverse(a):
 @with_leading_batches
 def solution(a, b):
     """X with A X = B, of the same leading dimensions."""
+    if (found := _small(_core._small_solution, a, b)) is not None:
+        return found
     text = "The solver failed because the input matrix is singular."
     if not _by_solver(a) or b.numel() == 0:
         return _host("linalg.solve", text, numpy.linalg.solve, a, b)[0]
@@ -127,6 +136,8 @@ def solution(a, b):
 @with_leading_batches
 def triangular_solution(a, b, upper, left, ones):
     """X with A X = B, or X A = B without left, where A is a triangle of the matrices; `ones`: its diagonal."""
+    if (found := _small(_core._small_triangular_solution, a, b, upper, left, ones)) is not None:
+        return found
     if _by_solver(a) and b.numel():
         return _core._cuda_solve_triangular(a, b, upper, left, ones)
     return _arrays(lambda a, b: solve_triangle(a, b, upper, left, ones), a, b)[0]
@@ -136,9 +147,19 @@ def triangular_solution(a, b, upper, left, ones):
 def log_determinant(a):
     """Signs, and logarithms of magnitudes, of determinants."""
     if not _by_solver(a):
-        return _arrays(lambda m: tuple(numpy.linalg.slogdet(m)), a)
+        return _arrays(_without_warnings(lambda m: tuple(numpy.linalg.slogdet(m))), a)
     diagonal, sign = _lu_diagonal(a)
     return sign * diagonal.sign().prod(-1), diagonal.abs().log().sum(-1)
+
+
+def _without_warnings(function):
+    """The function of NumPy without warnings of results that are not finite: others give none."""
+
+    def call(m):
+        with numpy.errstate(all="ignore"):
+            return function(m)
+
+    return call
 
 
 def _lu_diagonal(a):
@@ -152,7 +173,7 @@ def _lu_diagonal(a):
 def determinant(a):
     """Determinants of matrices."""
     if not _by_solver(a):
-        return _arrays(numpy.linalg.det, a)[0]
+        return _arrays(_without_warnings(numpy.linalg.det), a)[0]
     diagonal, sign = _lu_diagonal(a)
     return sign * diagonal.prod(-1)
 
@@ -160,6 +181,8 @@ def determinant(a):
 @with_leading_batches
 def cholesky(a):
     """Lower triangles L with A = L L^T."""
+    if (found := _small(_core._small_cholesky, a)) is not None:
+        return found
     if not _by_solver(a):
         return _host("linalg.cholesky", _NOT_POSITIVE, numpy.linalg.cholesky, a, fault=_minor_not_positive)[0]
     factors, info = _core._cuda_cholesky(_t(a))

@@ -1,7 +1,8 @@
-// Factors and solutions on CUDA, for smolder/_factors.py.
+// Factors and solutions on CUDA, and of small matrices on the CPU, for smolder/_factors.py.
 #include "smolder/eager/cuda/linalg.h"
 
 #include "smolder/core/memory_history.h"
+#include "smolder/eager/cpu/small_matrices.h"
 #include "smolder/eager/cuda/cusolver.h"
 #include "smolder/lazy/storage.h"
 #include "smolder/lazy/tape.h"
@@ -30,9 +31,33 @@ auto queue(const char* name, std::initializer_list<Tensor> operands, Work&& work
   return work(arrays);
 }
 
+std::optional<Tensor> tensor_of(const std::optional<Array>& a) {
+  return a ? std::optional(tensor_of(*a)) : std::nullopt;
+}
+
+/// Each gives None for what the library has to do.
+void bind_small(nb::module_& m) {
+  using namespace eager;
+  using Arrays = std::vector<Array>;
+  m.def("_small_cholesky", [](const Tensor& a) {
+    return tensor_of(queue("linalg.cholesky", {a}, [](const Arrays& x) { return small_cholesky(x[0]); }));
+  });
+  m.def("_small_solution", [](const Tensor& a, const Tensor& b) {
+    return tensor_of(queue("linalg.solve", {a, b}, [](const Arrays& x) { return small_solution(x[0], x[1]); }));
+  });
+  m.def("_small_inverse", [](const Tensor& a) {
+    return tensor_of(queue("linalg.inv", {a}, [](const Arrays& x) { return small_inverse(x[0]); }));
+  });
+  m.def("_small_triangular_solution", [](const Tensor& a, const Tensor& b, bool upper, bool left, bool ones) {
+    const auto work = [&](const Arrays& x) { return small_triangular_solution(x[0], x[1], {upper, left, ones}); };
+    return tensor_of(queue("linalg.solve_triangular", {a, b}, work));
+  });
+}
+
 }  // namespace
 
 void bind_linalg(nb::module_& m) {
+  bind_small(m);
   using namespace eager::cuda;
   using Arrays = std::vector<Array>;
   m.def("_cusolver_missing", [] {
