@@ -34,6 +34,8 @@ struct ReduceFns {
   void (*fold)(const void* lanes, void* out);  ///< lanes combined by halving, to one element
   /// Element i goes to accumulator i.
   void (*column)(const void* in, int64_t n, void* accumulators);
+  /// The same for rows that lie one after the other, of few columns. Of accumulators, kReduceLanes more are written.
+  void (*narrow)(const void* in, int64_t rows, int64_t columns, void* accumulators);
   /// Accumulator i of the others goes to accumulator i, as fold() combines lanes.
   void (*combine)(const void* others, int64_t n, void* accumulators);
   void (*store)(const void* accumulators, int64_t n, void* out);

@@ -111,6 +111,28 @@ class Loops {
         });
   }
 
+  /// A vector of columns is in a register for all rows. It takes along what is after the last column, which nobody
+  /// reads.
+  static void narrow(const void* in, int64_t rows, int64_t columns, void* accumulators) {
+    const int64_t elements = rows * columns;
+    for (int64_t first = 0; first < columns; first += B::kLanes) {
+      B b;
+      char* const to = static_cast<char*>(accumulators) + first * itemsize(kAcc);
+      scalar::Reg<B, D> sum = load<kAcc>(b, to);
+      for (int64_t at = first; at < elements; at += columns) {
+        const char* from = static_cast<const char*>(in) + at * itemsize(D);
+        alignas(64) char padded[B::kLanes * sizeof(double)];
+        if (at + B::kLanes > elements) [[unlikely]] {
+          std::memset(padded, 0, sizeof padded);
+          std::memcpy(padded, from, (elements - at) * itemsize(D));
+          from = padded;
+        }
+        sum = step(b, sum, load<D>(b, from));
+      }
+      store<kAcc>(to, sum);
+    }
+  }
+
   static void combine(const void* others, int64_t n, void* accumulators) {
     const void* operands[] = {accumulators, others};
     for_each_pack<B::kLanes, itemsize(kAcc), itemsize(kAcc), itemsize(kAcc)>(
@@ -130,7 +152,7 @@ class Loops {
  public:
   static constexpr ReduceFns fns() {
     if constexpr (takes(K, D)) {
-      return {reset, row, fold, column, combine, store_block};
+      return {reset, row, fold, column, narrow, combine, store_block};
     } else {
       return {};
     }

@@ -14,6 +14,10 @@ namespace {
 /// Columns that one pass over a chunk accumulates: their accumulators stay in the first-level cache.
 constexpr int64_t kColumns = kBlock;
 
+/// The most columns that are added up in registers, many rows in one call.
+constexpr int64_t kFewColumns = 64;
+static_assert(kFewColumns + kReduceLanes <= kBlock);
+
 /// The most elements of a row that is reduced beside others: with more, combining 32 lanes is little beside them.
 constexpr int64_t kShortRow = 48;
 
@@ -98,6 +102,25 @@ void reduce_short_rows(const Reduction& r, const ReduceFns& fns, const Sequence&
   });
 }
 
+/// Columns of which there are few beside each other: as many rows at a time as a block has.
+void reduce_narrow_columns(const Reduction& r, const ReduceFns& fns, const Sequence& x, const Sequence& out) {
+  const int64_t rows = kBlock / r.inner;
+  parallel_for(r.outer * r.chunks, std::max<int64_t>(1, kGrain / (r.chunk * r.inner)), [&](int64_t begin, int64_t end) {
+    Block block, sums;
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t row = i / r.chunks, first = i % r.chunks * r.chunk;
+      const int64_t last = std::min(first + r.chunk, r.n);
+      fns.reset(sums.bytes, r.inner + kReduceLanes);
+      for (int64_t j = first; j < last; j += rows) {
+        const int64_t count = std::min(rows, last - j);
+        fns.narrow(get(x, (row * r.n + j) * r.inner, count * r.inner, block), count, r.inner, sums.bytes);
+      }
+      fns.store(sums.bytes, r.inner, block.bytes);
+      out.write(i * r.inner, r.inner, block.bytes);
+    }
+  });
+}
+
 void reduce_columns(const Reduction& r, const ReduceFns& fns, const Sequence& x, const Sequence& out) {
   const int64_t stretches = (r.inner + kColumns - 1) / kColumns;
   const int64_t work = r.chunk * std::min(r.inner, kColumns);
@@ -133,6 +156,8 @@ void run_reduce(const KernelCall& call) {
     reduce_short_rows(r, fns, Sequence(turned(in, axis)), y);
   } else if (r.inner == 1) {
     reduce_rows(r, fns, x, y);
+  } else if (r.inner <= kFewColumns) {
+    reduce_narrow_columns(r, fns, x, y);
   } else {
     reduce_columns(r, fns, x, y);
   }
