@@ -152,7 +152,9 @@ V KernelEmitter::extent(const Stmt& s) {
   return ir_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, n, rest);
 }
 
-void KernelEmitter::sequential(const Stmt& s) {
+void KernelEmitter::sequential(const Stmt& s) { holds_columns(s) ? few_or_many_columns(s) : turns(s); }
+
+void KernelEmitter::turns(const Stmt& s) {
   V n = extent(s);
   const std::vector<AccId> carried = updated_accumulators(s.body);
   auto *head = block("loop"), *done = block("loop_done");

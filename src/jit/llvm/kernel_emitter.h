@@ -47,6 +47,9 @@ class KernelEmitter {
   std::vector<V> first_position(V begin);
   std::vector<V> next_position(const std::vector<V>& at);
   void sequential(const Stmt& s);
+  void turns(const Stmt& s);
+  bool holds_columns(const Stmt& s);
+  void few_or_many_columns(const Stmt& s);
   void tile(const Stmt& s);
   void fetch_next_tile(const Stmt& s, const std::vector<const Stmt*>& turned, V first_row, V first);
   void block_of_tile(const Stmt& s, const std::vector<const Stmt*>& turned, V first_row, V first);

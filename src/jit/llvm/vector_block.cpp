@@ -398,6 +398,10 @@ void VectorLoop::copy_elements(V to, V from, V count, llvm::Type* type) {
 void VectorLoop::store(const Stmt& s, const Prepared& p, const Block& block) {
   if (p.access.kind == Access::kUniform) return store_uniform(s, p, block);
   V value = to_storage(b_, s.dtype, vector_of(s.args[0]));
+  if (held_store_ == &s) {
+    held_ = value;
+    return;
+  }
   if (p.access.kind != Access::kContiguous) return store_scattered(s, p, value, block);
   llvm::Type* element = e_.element_type(s.address.buffer);
   V at = ir_.CreateGEP(element, p.access.base, block.first);

@@ -325,8 +325,7 @@ VectorLoop::Body VectorLoop::masked_body() {
   body.state = state_phis();
   set_state({body.state.begin(), body.state.end()});
   V count = ir_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, ir_.CreateSub(body.stop, body.first), e_.i64(kLanes));
-  V mask = ir_.CreateICmpULT(iota(ir_.getInt32Ty()), splat(ir_.CreateTrunc(count, ir_.getInt32Ty())));
-  emit_block({body.first, count, mask});
+  emit_block({body.first, count, mask_of(count)});
   body.next = ir_.CreateAdd(body.first, count);
   body.state_after = state();
   body.leave = ir_.GetInsertBlock();

@@ -21,6 +21,9 @@ class VectorLoop {
   /// stored.
   using Given = std::vector<std::pair<const Stmt*, V>>;
   void emit_block_of(V first, Given given);
+  /// The first `count` elements, of which `mask` is; what `store` would write is returned instead, as stored.
+  V emit_held_block(V count, V mask, Given given, const Stmt& store);
+  V mask_of(V count);
 
  private:
   using Local = KernelEmitter::Local;
@@ -158,6 +161,8 @@ class VectorLoop {
   };
   std::vector<Fetch> fetches_;
   Given given_;
+  const Stmt* held_store_ = nullptr;
+  V held_ = nullptr;
   bool streams_ = false;
 };
 
