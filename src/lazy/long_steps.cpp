@@ -16,8 +16,9 @@ jit::CacheKey key_of(const Hash128& digest, std::string_view hex) { return {"pla
 Hash128 digest_of(std::string_view structure) { return hash_bytes(structure.data(), structure.size()); }
 
 bool kernels_were_kept(const Hash128& digest) {
-  jit::DiskCache& disk = jit::KernelCache::global().disk();
-  if (!disk.available()) return false;
+  jit::KernelCache& cache = jit::KernelCache::global();
+  jit::DiskCache& disk = cache.disk();
+  if (cache.is_cold() || !disk.available()) return false;
   const std::string hex = to_hex(digest);
   const bool found = disk.find(key_of(digest, hex)).status == jit::DiskFind::Status::kHit;
   if (found) disk.release(key_of(digest, hex));  // nobody runs it

@@ -56,6 +56,7 @@ class KernelCache : public ForkGuard {
   /// While cold every lookup is a miss, and what was found before is forgotten: for tests that a kernel built anew is
   /// the one that was kept.
   void set_cold(bool cold) { cold_ = cold; }
+  bool is_cold() const { return cold_; }
   /// Waits until what was inserted so far is on disk; false when `seconds` passed first.
   bool flush(double seconds = 10) { return disk_.flush(seconds); }
   /// Empties both tiers; objects in use live on. The number of rows dropped from disk.
