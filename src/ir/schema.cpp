@@ -161,8 +161,7 @@ class SchemaParser {
     if (known == std::end(kTypes)) unsupported("the type '" + a.type + "' of " + a.name);
     a.kind = known->kind;
     if (a.optional && a.kind == Argument::kNumber) {
-      if (type != "float") unsupported("the type '" + a.type + "' of " + a.name);
-      a.kind = Argument::kFloat;  // structure: whether it is there chooses the formula
+      a.kind = Argument::kFloat;  // structure: whether it is there chooses the formula. An integer becomes a float
     }
     if (a.optional && a.kind == Argument::kTensorList) unsupported("the type '" + a.type + "' of " + a.name);
     if (a.mutated && a.kind != Argument::kTensor) unsupported("writing to '" + a.type + " " + a.name + "'");
@@ -320,8 +319,14 @@ void append_words(const Argument& a, const AttrValue& value, std::vector<int64_t
       return words.push_back(value_of<bool>(a, value));
     case Argument::kDType:
       return words.push_back(static_cast<int64_t>(value_of<DType>(a, value)));
-    case Argument::kText:
-      return list(packed(value_of<std::string>(a, value)));
+    case Argument::kText: {
+      const auto& text = value_of<std::string>(a, value);
+      if (a.choices.empty()) return list(packed(text));
+      const auto found = std::ranges::find(a.choices, std::string_view(text));
+      SMOLDER_CHECK(found != a.choices.end(), ValueError, "argument '", a.name, "' must be ", a.type, ", not '", text,
+                    "'");
+      return words.push_back(found - a.choices.begin());
+    }
     case Argument::kInts:
       return list(value_of<std::vector<int64_t>>(a, value));
     case Argument::kFloats: {

@@ -14,6 +14,7 @@
 #include "smolder/core/size.h"
 #include "smolder/eager/execute.h"
 #include "smolder/jit/cuda/shared.h"
+#include "smolder/lazy/ask.h"
 #include "smolder/lazy/batch_access.h"
 #include "smolder/lazy/branch.h"
 #include "smolder/lazy/capture.h"
@@ -34,6 +35,7 @@ namespace smolder::lazy {
 namespace {
 
 GradHook g_grad_hook = nullptr;
+AskHook g_ask_hook = nullptr;
 
 struct MetaHash {
   size_t operator()(const ir::Meta& m) const {
@@ -313,6 +315,9 @@ const ir::Meta* intern(const ir::Meta& m) {
 
 void set_grad_hook(GradHook hook) { g_grad_hook = hook; }
 
+SMOLDER_THREAD_LOCAL bool t_asking = false;
+void set_ask_hook(AskHook hook) { g_ask_hook = hook; }
+
 namespace {
 
 void record_mixed(const Call& c);
@@ -386,9 +391,32 @@ void record_inside(BranchTape& branch, const Call& c) {
   record_call({c.op, inside, c.attrs, c.outputs});
 }
 
+/// While a mode sees ops: the outputs are what it answers, in handles of their own, as it may keep those or have them
+/// from another call.
+void record_asked(Call c) {
+  c.look_at_operands();
+  {
+    const GradMode off(false);
+    g_ask_hook(c.op, c.operands, c.attrs, c.outputs);
+  }
+  const auto is_operand = [&](const Tensor& t) {
+    return std::ranges::any_of(c.operands,
+                               [&](const Operand& o) { return o.kind() == Operand::kTensor && o.impl() == t.impl(); });
+  };
+  for (size_t i = 0; i < ir::info(c.op).num_outputs; ++i) {
+    Tensor& out = c.outputs[i];
+    if (ir::info(c.op).flags.view && !out.requires_grad() && !is_operand(out)) continue;  // it has its link to the base
+    refresh(out.impl());
+    out = Tensor(new TensorImpl(out.impl()->value));
+  }
+  if (c.requires_grad && t_modes.grad && g_grad_hook) g_grad_hook(c.op, c.operands, c.attrs, c.outputs);
+}
+
 }  // namespace
 
 void record(ir::Op op, std::span<const Operand> operands, std::span<const int64_t> attrs, Tensor* outputs) {
+  if (t_asking) [[unlikely]]
+    return record_asked({op, operands, attrs, outputs});
   if (BranchTape* const branch = BranchTape::current()) [[unlikely]]
     return record_inside(*branch, {op, operands, attrs, outputs});
   record_call({op, operands, attrs, outputs});

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import sys
+import threading
 from typing import TYPE_CHECKING
 
 from smolder import _core
@@ -29,6 +31,7 @@ class OpOverload:
         self._names = [a[0] for a in self._arguments]
         self._fake = self._kernel = self._composite = self._function = None
         self._autocast = {}  # the dtype that operands are cast to, by type of devices
+        self._autograd = {}  # what a call outside of BelowAutograd is, by type of devices
         self._run = core.call  # what a call does, gradients left aside
 
     @property
@@ -57,6 +60,10 @@ class OpOverload:
                 if is_autocast_enabled(device_type):
                     with autocast(device_type, enabled=False):
                         return self(*cast(args, device_type, dtype))
+        if self._autograd and not BelowAutograd.is_on():
+            whole = self._autograd.get(_device_type(args))
+            if whole is not None:
+                return whole(*args)
         if self._function is not None and _core.is_grad_enabled() and any_requires_grad(args):
             return self._function(args)
         return self._run(args)
@@ -87,6 +94,33 @@ class OpOverload:
         return tuple(out)
 
 
+class BelowAutograd(contextlib.AbstractContextManager[None]):
+    """Within it, calls of ops go past what was registered for the keys of autograd."""
+
+    _threads = threading.local()
+
+    @classmethod
+    def is_on(cls) -> bool:
+        """Whether the calling thread is in one."""
+        return getattr(cls._threads, "depth", 0) > 0
+
+    def __enter__(self) -> None:
+        self._threads.depth = getattr(self._threads, "depth", 0) + 1
+
+    def __exit__(self, *exception: object) -> None:
+        self._threads.depth -= 1
+
+
+def _device_type(args):
+    """The type of the device of the first tensor, which says where an op runs."""
+    for a in args:
+        if isinstance(a, _core.Tensor):
+            return a.device.type
+        if isinstance(a, list | tuple) and (found := _device_type(a)) is not None:
+            return found
+    return None
+
+
 def any_requires_grad(args: tuple[Any, ...]) -> bool:
     """Whether a tensor among them, or in lists of them, requires grad."""
     for a in args:
@@ -98,36 +132,76 @@ def any_requires_grad(args: tuple[Any, ...]) -> bool:
     return False
 
 
+class _Asked(threading.local):
+    """The calls of a thread that modes are being asked about: ops, and what runs the call as it was recorded."""
+
+    def __init__(self):
+        self.calls = []
+
+
+asked = _Asked()
+
+
 class _AtenOp:
     """A function of Smolder's as torch's op of that name; its overloads, `op.default` and others, are the op itself."""
 
-    def __init__(self, name: str, function: Any) -> None:
-        self.__name__, self._function = name, function
+    def __init__(self, name: str, function: Any, namespace: str = "aten") -> None:
+        self.__name__, self._function, self.namespace = name, function, namespace
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        for op, run in reversed(asked.calls):
+            if op is self:
+                return run(*args, **kwargs)
         return self._function(*args, **kwargs)
 
     def __getattr__(self, name: str) -> _AtenOp:
-        if name.startswith("_"):
+        if name.startswith("_") and name != "_overloadpacket":
             raise AttributeError(name)
         return self
 
-    def __repr__(self):
-        return f"<op 'aten.{self.__name__}'>"
+    def name(self) -> str:
+        """Namespace and name."""
+        return f"{self.namespace}::{self.__name__}"
+
+    def __repr__(self) -> str:
+        return f"<op '{self.namespace}.{self.__name__}'>"
+
+    def __str__(self) -> str:
+        return f"{self.namespace}.{self.__name__}.default"
 
 
 @functools.cache
-def _aten(name: str) -> _AtenOp:
+def aten(name: str) -> _AtenOp:
+    """torch's op of that name."""
     import smolder
 
     function = getattr(smolder, name, None) or getattr(smolder.Tensor, name, None)
     function = function or getattr(smolder.nn.functional, name, None)
     if not callable(function):
-        known = sys.modules.get("smolder.torch")  # whose programs name all of torch's ops
-        if known is None or not known.is_op(name):
+        from smolder.torch import is_op
+
+        if not is_op(name):
             raise AttributeError(f"'_OpNamespace' 'aten' object has no attribute '{name}'")
         function = refused(f"ops.aten.{name}", "there is no such function")
     return _AtenOp(name, function)
+
+
+class CoreCall:
+    """A built-in op as the runtime records it, as a function of the arguments of its signature."""
+
+    def __init__(self, core: Any) -> None:
+        self._call, self._names = core.call, [a[0] for a in core.arguments]
+        self._defaults = {a[0]: a[4] for a in core.arguments if a[3]}
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        given = {**self._defaults, **dict(zip(self._names, args, strict=False)), **kwargs}
+        return self._call(tuple(given[name] for name in self._names))
+
+
+@functools.cache
+def own(name: str) -> _AtenOp:
+    """An op of Smolder's that torch has none of, as its modes see it."""
+    return _AtenOp(name, CoreCall(_core._find_op(name)), "smolder")
 
 
 class _OpNamespace:
@@ -142,10 +216,12 @@ class _OpNamespace:
         if name.startswith("__"):
             raise AttributeError(name)
         if self._of == "aten":
-            return _aten(name)
+            return aten(name)
         found = known.get(f"{self._of}::{name}")
         if found is None:
             try:
+                if self._of == "smolder":
+                    return own(name)
                 core = _core._find_op(f"{self._of}::{name}")  # one that C++ registered
             except RuntimeError:
                 raise AttributeError(f"'_OpNamespace' '{self._of}' object has no attribute '{name}'") from None

@@ -5,6 +5,7 @@
 
 #include "smolder/autograd/library.h"
 #include "smolder/eager/execute.h"
+#include "smolder/lazy/ask.h"
 #include "smolder/lazy/storage.h"
 #include "smolder/lazy/tape.h"
 #include "src/callable.h"
@@ -116,6 +117,9 @@ lazy::OperandValue operand_of(const std::string& op, const SchemaArgument& a, nb
     return list;
   }
   if (o.is_none() && a.optional) return {};
+  if (a.type == "Tensor|Number") {
+    if (const auto n = number_of(o.ptr())) return *n;
+  }
   Tensor* t = nullptr;
   if (!nb::try_cast(o, t) || !t) wrong_type(op, a, o);
   return *t;
@@ -415,6 +419,29 @@ nb::object call(const PythonOp& self, const nb::tuple& arguments) {
   return out.size() == 1 ? nb::cast(out[0]) : nb::object(as_tuple(out));
 }
 
+/// Asks Python's modes about a call: smolder._dispatch.ask(op, arguments, keywords).
+void ask_modes(ir::Op op, std::span<const lazy::Operand> operands, std::span<const int64_t> attrs, Tensor* outputs) {
+  const WithGil gil;
+  try {
+    const PythonOp self = op_of(op);
+    const PythonArguments arguments =
+        arrange(self.schema, operands.size(), attrs, [&](const SchemaArgument&, size_t i) -> nb::object {
+          const lazy::Operand& o = operands[i];
+          if (o.kind() == lazy::Operand::kNumber) return object_of_number(o.number());
+          return o.kind() == lazy::Operand::kTensor ? nb::cast(Tensor(o.impl())) : nb::none();
+        });
+    const nb::object answer = nb::module_::import_("smolder._dispatch")
+                                  .attr("ask")(nb::cast(self), nb::tuple(arguments.positional), arguments.keywords);
+    size_t at = 0;
+    for (Tensor& t : results_of(self.name, "mode", answer, self.schema.num_returns)) outputs[at++] = std::move(t);
+    for (const SchemaArgument& a : self.schema.arguments) {  // what it was to write to was written by the answer
+      if (a.mutated) outputs[at++] = Tensor(operands[a.position].impl());
+    }
+  } catch (nb::python_error& e) {
+    throw PythonError(std::move(e));
+  }
+}
+
 void set_kernel(PythonOp& self, const std::string& backend, nb::handle f) {
   const eager::DispatchKey key = eager::find_dispatch_key(backend);
   auto slot = std::make_shared<Slot>();
@@ -528,6 +555,8 @@ void bind_user_ops(nb::module_& m) {
   m.def("_find_backend", [](const std::string& name) { return static_cast<int>(eager::find_dispatch_key(name)); });
   m.def("_load_library", &load_library, nb::call_guard<WithoutGil>());
   m.def("_define_op", &define);
+  lazy::set_ask_hook(&ask_modes);
+  m.def("_set_asking", [](bool on) { lazy::t_asking = on; });
   m.def("_find_op", [](const std::string& name) { return op_of(lazy::find_qualified(name)); });
   // Who waits for the tape lets go of the GIL: who holds the tape may need it, to run a kernel.
   lazy::set_wait_hooks(

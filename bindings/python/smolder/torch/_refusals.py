@@ -29,7 +29,7 @@ _WHY = {
     ),
     "loaders make batches in their own way": "utils.data._utils",
     "Smolder takes no extensions in C++ of torch's": "utils.cpp_extension utils.cpp_backtrace",
-    "there is no such tool": "utils.flop_counter utils.mobile_optimizer utils.throughput_benchmark utils.weak utils.debug_lib utils.jit",
+    "there is no such tool": "utils.mobile_optimizer utils.throughput_benchmark utils.weak utils.debug_lib utils.jit",
 }
 _OF = {path: why for why, paths in _WHY.items() for path in paths.split()}
 _made = {}

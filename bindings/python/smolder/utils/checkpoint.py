@@ -14,6 +14,11 @@ from smolder._names import listing as _listing
 from smolder._random import fork_rng
 from smolder._warn import warn
 from smolder.autograd.graph import saved_tensors_hooks
+from smolder.utils._selective import (
+    CheckpointPolicy,
+    SelectiveCheckpointContext,
+    create_selective_checkpoint_contexts,
+)  # fmt: skip
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -22,7 +27,8 @@ if TYPE_CHECKING:
     from smolder._typing import Module, Tensor
 
 __all__ = [
-    "CheckpointError", "CheckpointFunction", "check_backward_validity", "checkpoint", "checkpoint_sequential",
+    "CheckpointError", "CheckpointFunction", "CheckpointPolicy", "SelectiveCheckpointContext",
+    "check_backward_validity", "checkpoint", "checkpoint_sequential", "create_selective_checkpoint_contexts",
     "detach_variable", "get_device_states", "noop_context_fn", "set_checkpoint_early_stop", "set_device_states",
 ]  # fmt: skip
 __dir__ = _listing(__name__)
