@@ -41,8 +41,8 @@ def _type_of(annotation, what, given=None):
         rest = [a for a in args if a is not type(None)]
         if len(rest) == 1 and len(args) == 2:
             return _type_of(rest[0], what, given) + "?"
-        if set(rest) == {int, float, bool} and len(args) == 3:
-            return "Scalar"
+        if set(rest) == {int, float, bool}:
+            return "Scalar" if len(args) == 3 else "Scalar?"
     listed = origin in (list, collections.abc.Sequence) or (origin is tuple and args[1:] == (...,))
     if listed and args[0] in _IN_LISTS:
         return _IN_LISTS[args[0]] + "[]"

@@ -28,17 +28,16 @@ __dir__ = _listing(__name__)
 # The meaning of a dispatch key here; backends that were added are found by name.
 _KERNEL_KEYS = {"CPU": "CPU", "CUDA": "CUDA", "CompositeExplicitAutograd": "CPU"}
 _UNSUPPORTED_KEYS = {
-    "Autograd": "use register_autograd",
-    "AutogradCPU": "use register_autograd",
-    "AutogradCUDA": "use register_autograd",
     "AutocastCPU": "use register_autocast",
     "AutocastCUDA": "use register_autocast",
     "ADInplaceOrView": "use mutates_args",
     "BackendSelect": "ops run where their tensors are",
     "FuncTorchBatched": "there is no vmap",
-    "Python": "there is no __torch_dispatch__",
+    "Python": "modes see ops, and classes of tensors do not",
 }
+_AUTOGRAD_KEYS = {"Autograd": ("cpu", "cuda"), "AutogradCPU": ("cpu",), "AutogradCUDA": ("cuda",)}
 _DEVICE_KEYS = {"cpu": "CPU", "cuda": "CUDA"}
+_ABSENT_KEYS = {"HPU", "IPU", "MPS", "MTIA", "XLA", "XPU"}  # of devices that there are none of: their kernels never run
 
 _defining = set()  # namespaces with a Library of kind DEF
 _libraries = weakref.WeakSet()
@@ -94,6 +93,8 @@ class Library:
         if qualified in _early_fakes:
             _set_fake(op, _early_fakes.pop(qualified))
         self._undo.append(lambda: (_ops.known.pop(qualified, None), op._core.remove(), _forget(op)))
+        for library, key, fn in _early_kernels.pop(qualified, ()):
+            library._undo.append(_implement(op, key, fn))
         return name
 
     def impl(
@@ -112,8 +113,11 @@ class Library:
             raise NotImplementedError("with_keyset is not supported: there are no keysets")
         key = dispatch_key or self.dispatch_key or "CompositeImplicitAutograd"
         name = op_name if isinstance(op_name, str) else op_name.name()
-        op = _find(name if "::" in name else f"{self.ns}::{name}")
-        self._undo.append(_implement(op, key, fn))
+        qualified = name if "::" in name else f"{self.ns}::{name}"
+        if not _exists(qualified) and not qualified.startswith("aten::"):
+            _early_kernels.setdefault(qualified, []).append((self, key, fn))
+            return
+        self._undo.append(_implement(_find(qualified), key, fn))
 
     def _register_fake(self, op_name, fn, _stacklevel=1, *, allow_override=False):
         op = _find(op_name if "::" in op_name else f"{self.ns}::{op_name}")
@@ -157,14 +161,27 @@ class _Builtin:
         return f"aten::{self._core.name}"
 
 
+def _with_autograd(known, key, fn):
+    """What calls are, by type of devices; a key of one type is stronger than that of all."""
+    made = dict.fromkeys(_AUTOGRAD_KEYS[key], fn)
+    return {**made, **known} if key == "Autograd" else {**known, **made}
+
+
 def _implement(op, key, fn):
     """Registers a function for a key; returns what undoes it."""
     builtin = isinstance(op, _Builtin)
     if key in _UNSUPPORTED_KEYS:
         raise NotImplementedError(f"{op.name()}: the dispatch key {key} is not supported: {_UNSUPPORTED_KEYS[key]}")
+    if key in _ABSENT_KEYS:
+        return lambda: None
     if key == "Meta":
         _set_fake(op, fn)
         return lambda: None
+    if key in _AUTOGRAD_KEYS:
+        if builtin:
+            raise NotImplementedError(f"{op.name()}: the gradient of a built-in op can't be replaced")
+        before, op._autograd = op._autograd, _with_autograd(op._autograd, key, fn)
+        return lambda: setattr(op, "_autograd", before)
     if key == "CompositeImplicitAutograd":
         if builtin:
             raise NotImplementedError(f"{op.name()}: a decomposition of a built-in op can't be replaced; override its "
@@ -454,6 +471,9 @@ def _exists(name):
 
 
 _early_fakes = {}  # shape rules of ops that are not defined yet, by qualified name
+_early_kernels: dict[
+    str, list[Any]
+] = {}  # by qualified name of ops that are not defined yet: libraries, keys and functions
 _kept = {}  # libraries behind functions that take no library, by namespace
 
 
@@ -464,8 +484,23 @@ def _library_of(qualified):
     return _kept[ns]
 
 
-def define(qualname: str, schema: str | None = None, *, lib: Library | None = None, tags: Any = ()) -> None:
-    """Registers an op: define("ns::name", "(Tensor x) -> Tensor")."""
+def _old_form(library, name, dispatch_key):
+    """Decorates a function that a library runs an op by."""
+
+    def register(fn):
+        library.impl(name, fn, dispatch_key)
+        return fn
+
+    return register
+
+
+def define(qualname: str | Library, schema: str | None = None, *, lib: Library | None = None, tags: Any = ()) -> Any:
+    """Registers an op: define("ns::name", "(Tensor x) -> Tensor").
+
+    define(library, "name(Tensor x) -> Tensor") is a decorator, of the function that it runs.
+    """
+    if isinstance(qualname, Library):
+        return _old_form(qualname, qualname.define(schema), "")
     if "::" not in qualname:
         raise ValueError(f"torch.library.define: expected name to be of the form 'namespace::name', got '{qualname}'")
     if schema is None:
@@ -479,6 +514,9 @@ def _keys_of(device_types):
     names = [device_types] if isinstance(device_types, str) else list(device_types)
     keys = []
     for name in names:
+        if name.upper() in _ABSENT_KEYS:
+            keys.append(name.upper())
+            continue
         if name not in _DEVICE_KEYS:
             known = ", ".join(_DEVICE_KEYS)
             raise RuntimeError(f"Expected one of {known} device type at start of device string: {name}")
@@ -506,17 +544,35 @@ def register_kernel(
     return register if func is None else register(func)
 
 
+def _is_key(types):
+    """Whether it is a dispatch key, and no devices."""
+    return isinstance(types, str) and (
+        types in _KERNEL_KEYS or types in _UNSUPPORTED_KEYS or types in _AUTOGRAD_KEYS
+        or types in _ABSENT_KEYS or types in ("Meta", "CompositeImplicitAutograd")
+    )  # fmt: skip
+
+
 def impl(
-    qualname: str, types: str | Sequence[str], func: Callable[..., Any] | None = None, *, lib: Library | None = None
+    qualname: str | Library,
+    types: str | Sequence[str],
+    func: Callable[..., Any] | str | None = None,
+    *,
+    lib: Library | None = None,
 ) -> Any:
-    """The same, by name; a dispatch key may be given for the devices."""
-    found = _resolve(qualname)
-    known = types in _KERNEL_KEYS or types in _UNSUPPORTED_KEYS or types in ("Meta", "CompositeImplicitAutograd")
-    if not (isinstance(types, str) and known):
-        return register_kernel(qualname, types, func, lib=lib)
+    """The same, by name; a dispatch key may be given for the devices.
+
+    impl(library, "name", dispatch_key) is a decorator too. The op may be defined later.
+    """
+    if isinstance(qualname, Library):
+        return _old_form(qualname, types, func or "")
+    early = isinstance(qualname, str) and "::" in qualname and not _exists(qualname)
+    name = qualname if early else _resolve(qualname).name()
+    given = types if isinstance(types, list | tuple | set) else [types]
+    keys = [key for t in given for key in ([t] if _is_key(t) else _keys_of(t))]
 
     def register(fn):
-        (lib or _library_of(found.name())).impl(found.name(), fn, types)
+        for key in keys:
+            (lib or _library_of(name)).impl(name, fn, key)
         return fn
 
     return register if func is None else register(func)

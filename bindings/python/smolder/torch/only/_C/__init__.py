@@ -3,6 +3,7 @@
 import importlib
 
 from smolder import Generator, Size, _core, default_generator, device, dtype, layout, memory_format
+from smolder._ops import BelowAutograd as _AutoDispatchBelowAutograd  # noqa: F401
 from smolder.overrides import DisableTorchFunction, DisableTorchFunctionSubclass, _state
 from smolder.overrides import _disabled_torch_dispatch_impl as _disabled_torch_dispatch_impl
 from smolder.overrides import _disabled_torch_function_impl as _disabled_torch_function_impl
