@@ -80,8 +80,8 @@ def test_what_is_not_here_can_be_imported_and_says_so_when_it_is_used():
     said = run(
         """
 import torch
-from torch.utils.flop_counter import FlopCounterMode
-for use in (FlopCounterMode, lambda: torch.library.wrap_triton(print)):
+from torch.utils.mobile_optimizer import optimize_for_mobile
+for use in (optimize_for_mobile, lambda: torch.library.wrap_triton(print)):
     try:
         use()
     except NotImplementedError as error:
@@ -190,3 +190,67 @@ def test_functions_of_ones_own_keep_sparse_tensors():
     dense = sm.zeros(3, 3).index_put((indices[0], indices[1]), values)
     (dense @ b).pow(2).sum().backward()
     assert sm.allclose(mine[0], values.grad) and sm.allclose(mine[1], b.grad)
+
+
+def test_names_under_names_that_libraries_import():
+    said = run(
+        """
+import torch
+from torch._inductor.decomposition import register_decomposition
+from torch._library.infer_schema import infer_schema
+from torch._higher_order_ops.out_dtype import out_dtype
+from torch._vmap_internals import _vmap
+from torch.autograd.functional import _construct_standard_basis_for
+from torch.nn.init import _no_grad_fill_, _no_grad_normal_, _no_grad_trunc_normal_, _no_grad_uniform_, _no_grad_zero_
+
+print(register_decomposition([])(len) is len, infer_schema is torch.library.infer_schema)
+x = torch.arange(6.0).reshape(2, 3)
+print(torch.equal(_vmap(lambda row: row.sum())(x), x.sum(1)))
+a, b = _construct_standard_basis_for((x.double(), x), (2, 1))
+print(a.dtype, a.tolist(), b.dtype, b.tolist())
+p = torch.nn.Parameter(x)
+print(_no_grad_fill_(p, 2.0).tolist(), p.requires_grad, float(_no_grad_zero_(p).sum()))
+for init, args in ((_no_grad_uniform_, (3, 4)), (_no_grad_normal_, (50, 0.1)), (_no_grad_trunc_normal_, (0, 1, -2, 2))):
+    print(p.is_leaf and bool(((init(p, *args) > -2.1) & (p < 60)).all()))
+try:
+    out_dtype(torch.ops.aten.mm.default, torch.int32, x, x)
+except NotImplementedError as error:
+    print(str(error).split(" is not")[0])
+"""
+    )
+    assert said == [
+        "True True", "True", "torch.float64 [[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]] torch.float32 [[0.0], [0.0], [1.0]]",
+        "[[2.0, 2.0, 2.0], [2.0, 2.0, 2.0]] True 0.0", "True", "True", "True", "torch._higher_order_ops.out_dtype",
+    ]  # fmt: skip
+
+
+def test_numpys_names_of_arguments():
+    x = sm.tensor([[3.0, 4.0], [6.0, 8.0]])
+    assert sm.linalg.norm(x, axis=1, keepdims=True).tolist() == [[5.0], [10.0]]
+    assert sm.linalg.vector_norm(x, axis=1).tolist() == [5.0, 10.0]
+    with pytest.raises(TypeError, match="axes"):
+        sm.linalg.norm(x, axes=1)
+
+
+def test_einsum_of_two_dtypes_that_multiplies_elements():
+    a, b = sm.tensor([[2.0]]), sm.arange(3, dtype=sm.float64).reshape(1, 3)
+    out = sm.einsum("sr,ra->sa", a, b)
+    assert out.dtype == sm.float64 and out.tolist() == [[0.0, 2.0, 4.0]]
+    with pytest.raises(RuntimeError, match="same dtype"):
+        sm.einsum("sr,ra->sa", sm.ones(1, 3), sm.ones(3, 2, dtype=sm.float64))
+
+
+def test_limits_of_pythons_types():
+    assert sm.finfo(float).dtype == "float64" and sm.iinfo(int).bits == 64
+
+
+def test_limits_of_dtypes_that_are_names():
+    limits = {
+        name: (found := sm.finfo(getattr(sm, name))) and [found.max, found.min, found.eps, found.tiny]
+        for name in ("float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu")
+    }
+    assert limits == {
+        "float8_e4m3fnuz": [240.0, -240.0, 0.125, 2.0**-7],
+        "float8_e5m2fnuz": [57344.0, -57344.0, 0.125, 2.0**-15],
+        "float8_e8m0fnu": [2.0**127, 2.0**-127, 1.0, 2.0**-127],
+    }

@@ -251,7 +251,21 @@ def einsum(equation: str, *operands: Tensor | Sequence[Tensor]) -> Tensor:
     """Sums of products as an equation says, such as "bij,bjk->bik"; or einsum(a, [0, 1], b, [1, 2], [0, 2])."""
     if isinstance(equation, _core.Tensor):
         return _einsum_of_lists((equation, *operands))
-    return _core.einsum_of(equation, _given(operands))
+    given = _given(operands)
+    if len(given) == 2 and given[0].dtype != given[1].dtype and _contracts_nothing(equation, given):
+        dtype = _core.promote_types(given[0].dtype, given[1].dtype)
+        given = [t.to(dtype) for t in given]
+    return _core.einsum_of(equation, given)
+
+
+def _contracts_nothing(equation, operands):
+    """Whether no subscript that is summed is longer than 1 in both of two operands: torch multiplies these elementwise."""
+    inputs, arrow, output = equation.replace(" ", "").partition("->")
+    terms = inputs.split(",")
+    if "..." in equation or not arrow or [len(t) for t in terms] != [t.dim() for t in operands]:
+        return False
+    long = [{s for s, n in zip(term, t.shape, strict=True) if n > 1} for term, t in zip(terms, operands, strict=True)]
+    return not (long[0] & long[1]) - set(output)
 
 
 def _einsum_of_lists(given):

@@ -30,14 +30,20 @@ def call(function, args, kwargs):
 
 _F = typing.TypeVar("_F")
 
+# NumPy's names of arguments, which torch's functions take too.
+_NUMPYS = {"axis": "dim", "keepdims": "keepdim", "x": "input", "a": "input", "x1": "input", "x2": "other"}
+
 
 def takes_out(function: _F) -> _F:
     """The function with an argument `out`, which is written and returned."""
     signature = inspect.signature(function)
     makes = "dtype" in signature.parameters and "input" not in signature.parameters
+    renamed = {k: v for k, v in _NUMPYS.items() if k not in signature.parameters and v in signature.parameters}
 
     @functools.wraps(function)
     def with_out(*args, out=None, **kwargs):
+        if not renamed.keys().isdisjoint(kwargs):
+            kwargs = {renamed.get(k, k): v for k, v in kwargs.items()}
         if out is None:
             return function(*args, **kwargs)
         name = function.__name__

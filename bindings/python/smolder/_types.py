@@ -6,6 +6,7 @@ import builtins
 from typing import TYPE_CHECKING
 
 from smolder import _core
+from smolder._other_forms import as_dtype
 
 if TYPE_CHECKING:
     from typing import Any
@@ -46,7 +47,11 @@ ALL = (
 _FLOATS = {"float64": (64, 1023, -1022, 52), "float32": (32, 127, -126, 23)}
 _FLOATS |= {"float16": (16, 15, -14, 10), "bfloat16": (16, 127, -126, 7)}
 _FLOATS |= {"float8_e4m3fn": (8, 8, -6, 3), "float8_e5m2": (8, 15, -14, 2)}
-_LARGEST = {"float8_e4m3fn": 448.0}  # which has a number where others have infinity
+# Those that there are as names alone have limits too: libraries choose among dtypes by them.
+_FLOATS |= {"float8_e4m3fnuz": (8, 7, -7, 3), "float8_e5m2fnuz": (8, 15, -15, 2), "float8_e8m0fnu": (8, 127, -127, 0)}
+# Of those that have a number where others have infinity.
+_LARGEST = {"float8_e4m3fn": 448.0, "float8_e4m3fnuz": 240.0}
+_EPSILONS = {"float8_e5m2fnuz": 0.125}  # torch's, which is half of the distance from 1 to the next number
 _INTEGERS = {f"int{bits}": (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) for bits in (8, 16, 32, 64)}
 _INTEGERS |= {f"uint{bits}": (0, 2**bits - 1) for bits in (8, 16, 32, 64)}
 
@@ -90,14 +95,14 @@ class finfo:
     resolution: builtins.float
 
     def __init__(self, dtype: DType | None = None) -> None:
-        dtype = (dtype or _core._default_dtype()).to_real()
+        dtype = (as_dtype(dtype) or _core._default_dtype()).to_real()
         if name_of(dtype) not in _FLOATS:
             raise TypeError(f"finfo() requires a floating point input type, got {dtype!r}. Use iinfo to handle it")
         self.dtype = name_of(dtype)
         self.bits, top, bottom, fraction = _FLOATS[self.dtype]
-        self.eps = 2.0**-fraction
-        self.max = _LARGEST.get(self.dtype, (2.0 - self.eps) * 2.0**top)
-        self.min = -self.max
+        self.eps = _EPSILONS.get(self.dtype, 2.0**-fraction)
+        self.max = _LARGEST.get(self.dtype, (2.0 - 2.0**-fraction) * 2.0**top)
+        self.min = -self.max if self.dtype != "float8_e8m0fnu" else 2.0**bottom  # which has no sign
         self.tiny = self.smallest_normal = 2.0**bottom
         self.resolution = 10.0 ** -builtins.int(fraction * 0.30102999566398120)
 
@@ -117,6 +122,7 @@ class iinfo:
     max: builtins.int
 
     def __init__(self, dtype: DType) -> None:
+        dtype = as_dtype(dtype)
         if name_of(dtype) not in _INTEGERS:
             raise TypeError(f"iinfo() requires an integer input type, got {dtype!r}. Use finfo to handle it")
         self.dtype = name_of(dtype)

@@ -18,7 +18,7 @@ __all__ = ["hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"]
 __dir__ = _listing(__name__)
 
 
-def _as_tuple(x, what, name):
+def _as_tuple(x, what=None, name=None):
     single = not isinstance(x, tuple | list)
     x = (x,) if single else tuple(x)
     for i, element in enumerate(x):
