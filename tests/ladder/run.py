@@ -28,6 +28,7 @@ FILES = [
     "libraries_of_words.py",
     "libraries_of_fields.py",
     "libraries_of_steps.py",
+    "libraries_of_repositories.py",
     "scripts_of_text.py",
     "scripts_of_pictures.py",
     "scripts_of_fields.py",
