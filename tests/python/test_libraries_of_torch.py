@@ -254,3 +254,17 @@ def test_limits_of_dtypes_that_are_names():
         "float8_e5m2fnuz": [57344.0, -57344.0, 0.125, 2.0**-15],
         "float8_e8m0fnu": [2.0**127, 2.0**-127, 1.0, 2.0**-127],
     }
+
+
+def test_a_refused_name_is_looked_for_once():
+    said = run(
+        """
+import torch
+from smolder.torch import _names
+
+first, calls = torch.masked.MaskedTensor, []
+_names._elsewhere = lambda *asked: calls.append(asked)
+print(torch.masked.MaskedTensor is first, isinstance(torch.ones(2), torch.masked.MaskedTensor), calls)
+"""
+    )
+    assert said == ["True False []"]

@@ -119,8 +119,13 @@ def own(module: ModuleType, name: str) -> Any:
         return _NO_NAME
 
 
+_refused: dict[tuple[str, str], Any] = {}  # found so once: programs ask in loops whether a tensor is of such a class
+
+
 def find(path: str, name: str) -> Any:
     """Finds what stands here for a name in one of torch's modules; raises AttributeError where nothing does."""
+    if (path, name) in _refused:
+        return _refused[path, name]
     here = row(path)
     if joined(path, name) in modules() and (here is None or here.kinds.get(name, "package") == "package"):
         return importlib.import_module(f"torch.{joined(path, name)}")
@@ -147,6 +152,7 @@ def find(path: str, name: str) -> Any:
     refused = _refusals.made(home, here.kinds[name], is_of_core(home))
     if refused is None:
         raise AttributeError(name)
+    _refused[path, name] = refused
     return refused
 
 
