@@ -47,9 +47,10 @@ format: deps ## rewrites what the formatters would have otherwise
 	.venv/bin/ruff check --fix-only --quiet
 	.venv/bin/ruff format --quiet
 
-lint: build ## formatting, layering, clang-tidy, ruff
+lint: build ## formatting, layering, includes, clang-tidy, ruff
 	$(CPP) | xargs clang-format-19 --dry-run -Werror
 	$(PYTHON) tools/check_layers
+	$(PYTHON) tools/check_includes
 	$(PYTHON) tools/tidy $(BUILD)
 	.venv/bin/ruff check
 	.venv/bin/ruff format --check

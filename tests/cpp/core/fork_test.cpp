@@ -143,8 +143,9 @@ struct Told final : ForkGuard {
 
 TEST(Fork, TellsGuardsOneOrderWhicheverWasMadeFirst) {
   std::string log;
-  const Told disk(ForkRank::kDatabase, log, 'd'), kernels(ForkRank::kKernels, log, 'k'),
-      last(ForkRank::kNoLock, log, 'n'), newer(ForkRank::kKernels, log, 'K');
+  const Told disk(ForkRank::kDatabase, log, 'd');
+  const Told kernels(ForkRank::kKernels, log, 'k');
+  const Told last(ForkRank::kNoLock, log, 'n'), newer(ForkRank::kKernels, log, 'K');
   EXPECT_TRUE(child_ends_well([&] { return log == "Kkdn!n!d!k!K"; }));
   EXPECT_EQ(log, "Kkdn~n~d~k~K");
 }
