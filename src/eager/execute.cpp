@@ -432,12 +432,13 @@ std::vector<Array> execute(Op op, std::span<const Array> inputs, std::span<const
 }
 
 std::string to_string(const BadIndex& bad) {
-  if (bad.extent >= 0 && ir::wraps_indices(bad.op)) {
+  const Op op = ir::find_op(bad.op);
+  if (bad.extent >= 0 && ir::info(op).flags.wraps_indices) {
     const int64_t given = bad.index < 0 ? bad.index - bad.extent : bad.index;
     return "index " + std::to_string(given) + " is out of bounds for a dimension with size " +
            std::to_string(bad.extent);
   }
-  std::string text = "index out of range in " + bad.op;
+  std::string text = "index out of range in " + std::string(ir::called(op));
   if (bad.extent >= 0) text += ": " + std::to_string(bad.index) + " is not in [0, " + std::to_string(bad.extent) + ")";
   return text;
 }

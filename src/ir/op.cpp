@@ -15,8 +15,6 @@ void raise_index_error(Op op, const std::string& text, const std::string& after)
   throw IndexError(all + after);
 }
 
-bool wraps_indices(std::string_view op) { return op == "wrapped_index" || op == "index_fill"; }
-
 int64_t choice_index(Op op, int attr, std::string_view value) {
   const AttrInfo& a = info(op).attrs[attr];
   for (size_t i = 0; i < a.choices.size(); ++i) {

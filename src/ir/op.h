@@ -84,6 +84,7 @@ struct OpFlags {
   /// The result is the first operand but for some elements. The kernel copies the rest, and copies nothing when it is
   /// given the operand's memory as the result's.
   bool updates = false;
+  bool wraps_indices = false;  ///< adds the extent to an index below 0 before it looks: a report has it so
 };
 
 template <class F>
@@ -137,6 +138,7 @@ struct OpInfo {
   /// Inputs of `node` are kNone where an optional operand is absent.
   RowFunction<DecomposeFunction> decompose;
   IndexErrorInfo index_error;
+  std::string_view called;  ///< its name in messages, where users call something else that records it; else empty
   std::string_view doc;
 };
 
@@ -154,8 +156,8 @@ inline std::string_view name(Op op) { return info(op).name; }
 Op find_op(std::string_view name);
 /// Throws what an index out of range in `op` is: `text`, and what the op says of it, and then `after`.
 [[noreturn]] void raise_index_error(Op op, const std::string& text, const std::string& after);
-/// Whether `op` adds the extent to an index below 0 before it looks: a report has it so.
-bool wraps_indices(std::string_view op);
+/// The name of the function that the user called to record `op`, for messages.
+inline std::string_view called(Op op) { return info(op).called.empty() ? name(op) : info(op).called; }
 /// Index of `value` among the choices of string attribute number `attr`. Throws, as torch, ValueError for
 /// a reduction and RuntimeError listing them for others.
 int64_t choice_index(Op op, int attr, std::string_view value);

@@ -63,6 +63,7 @@ std::unique_ptr<Registered> made(UserOp definition) {
               .infer = RowFunction<InferFunction>(&out->user.infer),
               .decompose = RowFunction<DecomposeFunction>(&out->user.decompose),
               .index_error = {false, {}},
+              .called = {},
               .doc = {}};
   return out;
 }

@@ -31,7 +31,4 @@ struct Tape::Known {
   std::unordered_set<const jit::Plan*> used_once;
 };
 
-/// The op that the user called, where what is recorded of it has another name.
-std::string_view called(std::string_view op);
-
 }  // namespace smolder::lazy

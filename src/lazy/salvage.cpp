@@ -30,7 +30,7 @@ namespace {
     if (w != kNoOperand && is_value(w)) shapes += (shapes.empty() ? "" : ", ") + to_string(*t.metas[w]);
   }
   const std::string where = resolve_source(e.source);
-  const std::string site = "; met in " + std::string(called(ir::name(e.op))) + "(" + shapes + ") -> " +
+  const std::string site = "; met in " + std::string(ir::called(e.op)) + "(" + shapes + ") -> " +
                            to_string(*t.metas[e.first_output]) + (where.empty() ? "" : " at " + where);
   try {
     throw;

@@ -43,20 +43,10 @@ LastGiven& last_given() {
 /// The error for an index out of range, with the line that recorded the op.
 std::pair<std::string, std::string> texts_of(const jit::IndexReport& r) {
   const std::string where = resolve_source(r.source);
-  const std::string_view op = ir::wraps_indices(r.op) ? r.op : called(r.op);  // whose text names none
-  return {eager::to_string({r.source, std::string(op), r.index, r.extent}), where.empty() ? "" : " at " + where};
+  return {eager::to_string({r.source, r.op, r.index, r.extent}), where.empty() ? "" : " at " + where};
 }
 
 }  // namespace
-
-std::string_view called(std::string_view op) {
-  if (op == "checked_samples") return "multinomial";
-  if (op == "checked_probabilities") return "bernoulli";
-  if (op == "checked_deviations") return "normal";
-  if (op == "checked_bound") return "histc";
-  if (op == "wrapped_index") return "indexing";
-  return op == "checked_divisor" ? "division" : op;
-}
 
 void tell_fallback(const std::string& what, std::string_view consequence, SourceToken source) {
   static Counter& fallbacks = counter("fallbacks");

@@ -253,6 +253,7 @@ def table_row(row):
         "view": bool(row.view),
         "effect": bool(row.effect),
         "updates": bool(row.updates),
+        "wraps_indices": bool(row.wraps_indices),
     }
     flag_text = ", ".join(f".{k} = true" for k, v in flags.items() if v)
     if row.elementwise_primitive:
@@ -281,6 +282,7 @@ def table_row(row):
      .infer = {f"rows::infer_{row.key}" if has_infer(row) else "nullptr"},
      .decompose = {f"rows::decompose_{row.key}" if has_decompose(row) else "nullptr"},
      .index_error = {index_error},
+     .called = {quote(row.called or "")},
      .doc = {quote(row.doc.strip())}}},"""
     return arrays, entry
 

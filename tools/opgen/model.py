@@ -43,6 +43,8 @@ FIELDS = {
     "body": str,
     "history": str,  # what a composite's nodes are called in the history, as torch calls its own
     "grad": dict,
+    "wraps_indices": bool,  # adds the extent to an index below 0 before it looks
+    "called": str,  # what messages call it, where users call something else that records it
     "index_error": dict,  # what an index out of range raises, in words of its own: type and text
 }
 TEST_FIELDS = {"domain", "cases", "tolerance", "grad", "why"}
@@ -53,7 +55,7 @@ OPERATORS = ("+", "-", "*", "/", "%", "==", "!=", "<", "<=", ">", ">=", "&", "|"
 # Fields that say nothing of a composite, which runs other ops.
 NOT_COMPOSITE = (
     "elementwise", "primitive", "view", "random", "effect", "updates", "returns", "shape", "dtype", "check", "infer",
-    "decompose", "compute", "batch", "prepare", "grad", "index_error",
+    "decompose", "compute", "batch", "prepare", "grad", "index_error", "wraps_indices", "called",
 )  # fmt: skip
 
 PRIMITIVE = re.compile(r'^PRIMITIVE\((k\w+),\s*"(\w+)",\s*(\d),\s*(B?I?F?),\s*(kSame|kBool),\s*(kExact|kRounded),')
