@@ -23,8 +23,6 @@ CastFn cast_fn(DType from, DType to);
 
 /// Lanes of a row reduction (docs/architecture/arithmetic.md, "Canonical reductions").
 inline constexpr int kReduceLanes = 32;
-/// Bytes of an accumulator: halves are kept as float32, rounded at each step.
-constexpr size_t accumulator_size(DType t) { return itemsize(compute_type(t)); }
 
 /// The loops of one kind of reduction in one dtype, over elements as in memory and accumulators.
 struct ReduceFns {

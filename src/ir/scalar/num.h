@@ -244,11 +244,5 @@ SMOLDER_INLINE Num<B, L> with_sign(Num<B, L> magnitude, Num<B, L> sign) {
   constexpr int64_t kSign = int64_t{-1} << (lane_bits(L) - 1);
   return as_float(as_int(magnitude) | (as_int(sign) & kSign));
 }
-/// `x`, its sign flipped where `sign` is negative: for an `x` whose own sign counts.
-template <class B, LaneType L>
-SMOLDER_INLINE Num<B, L> flip_sign(Num<B, L> x, Num<B, L> sign) {
-  constexpr int64_t kSign = int64_t{-1} << (lane_bits(L) - 1);
-  return as_float(as_int(x) ^ (as_int(sign) & kSign));
-}
 
 }  // namespace smolder::ir::scalar

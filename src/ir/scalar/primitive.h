@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string_view>
 
 #include "smolder/core/dtype.h"
@@ -41,13 +40,5 @@ inline constexpr PrimitiveInfo kPrimitives[] = {
 inline constexpr int kNumPrimitives = sizeof(detail::kPrimitives) / sizeof(PrimitiveInfo);
 
 constexpr const PrimitiveInfo& info(Primitive p) { return detail::kPrimitives[static_cast<int>(p)]; }
-
-/// The primitive called `name`; empty when there is none.
-constexpr std::optional<Primitive> parse_primitive(std::string_view name) {
-  for (int i = 0; i < kNumPrimitives; ++i) {
-    if (detail::kPrimitives[i].name == name) return static_cast<Primitive>(i);
-  }
-  return std::nullopt;
-}
 
 }  // namespace smolder::ir::scalar
