@@ -10,7 +10,6 @@
 #include "smolder/ir/control_flow.h"
 #include "smolder/lazy/autocast.h"
 #include "smolder/lazy/extract.h"
-#include "smolder/lazy/known.h"
 #include "smolder/lazy/random.h"
 #include "smolder/lazy/storage.h"
 #include "smolder/lazy/tape.h"

@@ -20,6 +20,7 @@
 #include "smolder/lazy/plan_queue.h"
 #include "smolder/lazy/recompile.h"
 #include "smolder/lazy/step_log.h"
+#include "smolder/lazy/tape.h"
 
 namespace smolder::lazy {
 namespace {

@@ -7,7 +7,8 @@
 #include <unordered_set>
 #include <vector>
 
-#include "smolder/lazy/tape.h"
+#include "smolder/lazy/operand.h"
+#include "smolder/lazy/trace.h"
 
 namespace smolder::lazy {
 
@@ -17,7 +18,11 @@ uint64_t next_epoch();
 /// Whether a value of an earlier step can be read; it can't when the step failed.
 inline bool has_memory(const Value& v) { return v.buffer || numel(v.meta->shape) == 0; }
 
-struct Tape::Known {
+struct Known {
+  struct Branch {
+    Trace* trace;
+    size_t position;
+  };
   std::vector<std::unique_ptr<Trace>> traces;
   /// First instruction after each divergence, by the hash of the prefix that ends with it.
   std::unordered_map<Hash128, std::vector<Branch>> branches;

@@ -1,13 +1,11 @@
 #include "smolder/lazy/recompute.h"
 
-#include "smolder/lazy/record.h"
-
 namespace smolder::lazy {
 
 Recomputation::Recomputation() : outer_(current_) { current_ = this; }
 Recomputation::~Recomputation() { current_ = outer_; }
 
-std::vector<Operand> Recomputation::fence(std::span<const Operand> operands) {
+std::vector<Operand> Recomputation::fence(std::span<const Operand> operands, Tensor (*barrier)(const Operand& before)) {
   std::vector<Operand> out(operands.begin(), operands.end());
   for (Operand& o : out) {
     if (o.kind() != Operand::kTensor) continue;
@@ -16,7 +14,7 @@ std::vector<Operand> Recomputation::fence(std::span<const Operand> operands) {
     Fence& fence = fences_[value.get()];
     if (!fence.before) {
       fence.before = value;
-      record(ir::Op::kBarrier, {&o, 1}, {}, &fence.behind);
+      fence.behind = barrier(o);
     }
     // Not yet there for the ops that the barrier of complex numbers is made of.
     if (fence.behind.defined()) o = Operand(fence.behind);

@@ -23,8 +23,8 @@ class Recomputation {
   /// The one of this thread; null outside.
   static Recomputation* current() { return current_; }
 
-  /// Operands of an op that is about to be recorded, as it is to see them.
-  std::vector<Operand> fence(std::span<const Operand> operands);
+  /// Operands of an op that is about to be recorded, as it is to see them. `barrier` records an operand's.
+  std::vector<Operand> fence(std::span<const Operand> operands, Tensor (*barrier)(const Operand& before));
   /// Results of an op that was recorded within.
   void note(std::span<const Tensor> results);
 

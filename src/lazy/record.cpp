@@ -196,7 +196,12 @@ void record_many(const Call& c, std::span<const Operand> operands, size_t count)
 
 /// The same behind fences.
 void record_again(Recomputation& again, const Call& c, size_t count) {
-  record_many(c, again.fence(c.operands), count);
+  const auto barrier = [](const Operand& before) {
+    Tensor behind;
+    record(ir::Op::kBarrier, {&before, 1}, {}, &behind);
+    return behind;
+  };
+  record_many(c, again.fence(c.operands, barrier), count);
   again.note({c.outputs, count});
 }
 

@@ -14,11 +14,11 @@
 #include "smolder/core/profile.h"
 #include "smolder/core/size.h"
 #include "smolder/ir/infer.h"
-#include "smolder/lazy/known.h"
 #include "smolder/lazy/plan_queue.h"
 #include "smolder/lazy/record.h"
 #include "smolder/lazy/run_op.h"
 #include "smolder/lazy/step_log.h"
+#include "smolder/lazy/tape.h"
 
 namespace smolder::lazy {
 namespace {

@@ -3,8 +3,6 @@
 #include <utility>
 
 #include "smolder/core/per_thread.h"
-#include "smolder/lazy/modes.h"
-#include "smolder/lazy/tape.h"
 
 namespace smolder::lazy {
 
@@ -18,12 +16,10 @@ StepUndo::Log& StepUndo::of_thread() {
   return *logs;
 }
 
-void StepUndo::note(std::function<void()> undo, bool updates) {
-  settle();
-  // The recorded ops have run, or were given to a device.
-  if (eager_enabled()) return Tape::note_given(std::move(undo));
-  if (updates && !of_thread().updates) of_thread().updates = Tape::cpu().size();
-  of_thread().noted.push_back(std::move(undo));
+void StepUndo::note(std::function<void()> undo, std::optional<size_t> updates) {
+  Log& log = of_thread();
+  if (!log.updates) log.updates = updates;
+  log.noted.push_back(std::move(undo));
 }
 
 namespace {

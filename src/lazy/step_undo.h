@@ -11,9 +11,9 @@ namespace smolder::lazy {
 /// By thread. Functions run, and are dropped, where their thread asks for it, outside of all locks.
 class StepUndo {
  public:
-  /// `undo` takes back what the step that is being recorded changes; `updates`: an optimizer's step begins. In eager
-  /// mode it takes that back if a step fails that a device was given before.
-  static void note(std::function<void()> undo, bool updates);
+  /// `undo` takes back what the step that is being recorded changes; `updates`: an optimizer's step begins, after so
+  /// many ops of the step on the CPU. For `Tape::note_undo`.
+  static void note(std::function<void()> undo, std::optional<size_t> updates);
   /// How many ops the step on the CPU had then, if one has begun.
   static std::optional<size_t> updates();
   /// The step has run, or was given to a device. Returns what was noted. Called under a tape's lock, as are those

@@ -25,6 +25,7 @@
 #include "smolder/lazy/recompile.h"
 #include "smolder/lazy/step_log.h"
 #include "smolder/lazy/step_undo.h"
+#include "smolder/lazy/tape.h"
 #include "smolder/lazy/trace_log.h"
 
 namespace smolder::lazy {
@@ -329,6 +330,13 @@ void Tape::give() {
 }
 
 bool Tape::has_given() { return last_given().tape != nullptr; }
+
+void Tape::note_undo(std::function<void()> undo, bool updates) {
+  StepUndo::settle();
+  // The recorded ops have run, or were given to a device.
+  if (eager_enabled()) return note_given(std::move(undo));
+  StepUndo::note(std::move(undo), updates ? std::optional(cpu().size()) : std::nullopt);
+}
 
 void Tape::note_given(std::function<void()> undo) {
   const LastGiven last = last_given();

@@ -61,6 +61,8 @@ Tape::Tape(Device device) : device_(device), epoch_(next_epoch()), known_(std::m
   options_.compile.device = device;
 }
 
+Tape::~Tape() = default;
+
 /// A child keeps a copy of everything pending and may go on with it: nothing is lost by a fork, which waits for a sync
 /// in progress. A kernel that forks has the device's tape for itself already, and one of its own.
 class TapeOverForks final : public ForkGuard {
@@ -364,7 +366,7 @@ void Tape::try_rejoin() {
   const size_t n = own_.instrs.size();
   const auto found = known_->branches.find(own_.prefix.back());
   if (found == known_->branches.end()) return;
-  for (const Branch& b : found->second) {
+  for (const Known::Branch& b : found->second) {
     if (b.position == n && same_prefix(own_, *b.trace, n)) {
       followed_ = b.trace;
       position_ = n;

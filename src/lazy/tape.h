@@ -31,6 +31,7 @@ struct Span;
 
 namespace smolder::lazy {
 
+struct Known;
 struct RanStep;
 struct StepRecord;
 class BranchTape;
@@ -131,6 +132,7 @@ class GivenSteps {
 /// written in Python only; who waits for it lets go of the GIL.
 class Tape {
  public:
+  ~Tape();  // where `Known` is known
   /// The CPU's tape; within an `OwnTape`, that one.
   static Tape& cpu() {
     if (Tape* const tape = cpu_) [[likely]]
@@ -153,6 +155,9 @@ class Tape {
   void forget_passed();
   /// Takes something back, too, if the step fails that this thread gave a device last and that has not passed yet.
   static void note_given(std::function<void()> undo);
+  /// `undo` takes back what the step that is being recorded changes beside tensors, if it fails; `updates`: an
+  /// optimizer's step begins. In eager mode it takes that back if a step fails that a device was given before.
+  static void note_undo(std::function<void()> undo, bool updates);
   /// Whether this thread ever gave a device a step that could fail.
   static bool has_given();
 
@@ -327,11 +332,6 @@ class Tape {
   int64_t boundaries_since_mark_ = 2;  ///< so that the first boundary already ends a step
 
   // Knowledge of earlier steps.
-  struct Branch {
-    Trace* trace;
-    size_t position;
-  };
-  struct Known;
   std::unique_ptr<Known> known_;
   Trace* last_ = nullptr;
   End last_end_;

@@ -8,6 +8,7 @@
 #include "smolder/lazy/ops.h"  // generated
 #include "smolder/lazy/record.h"
 #include "smolder/lazy/step_undo.h"
+#include "smolder/lazy/tape.h"
 
 namespace smolder::optim {
 
@@ -17,7 +18,7 @@ Optimizer::Optimizer(std::vector<Tensor> parameters) : parameters_(std::move(par
 
 void Optimizer::step() {
   lazy::StepUndo::settle();
-  lazy::StepUndo::note(
+  lazy::Tape::note_undo(
       [alive = std::weak_ptr<const char>(alive_), restore = kept_state()] {
         if (!alive.expired()) restore();
       },

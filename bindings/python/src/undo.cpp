@@ -4,7 +4,6 @@
 #include <vector>
 
 #include <nanobind/nanobind.h>
-#include "smolder/lazy/step_undo.h"
 #include "smolder/lazy/tape.h"
 #include "src/without_gil.h"
 
@@ -63,7 +62,7 @@ void bind_undo(nb::module_& m) {
         };
         auto undo = [kept = std::shared_ptr<Kept>(new Kept(dict), drop)] { kept->restore(); };
         const WithoutGil nogil;
-        if (!has_run) return lazy::StepUndo::note(std::move(undo), updates);
+        if (!has_run) return lazy::Tape::note_undo(std::move(undo), updates);
         lazy::Tape::note_given(std::move(undo));
       },
       nb::arg("dict"), nb::arg("if_pending") = false, nb::arg("updates") = false,
