@@ -495,7 +495,7 @@ void StepCapture::record_backward() {
     from.push_back(t);
     const History history = look_at(gradient_edge(t));
     if (history.hooks) return stop("hooks on gradients that flow through the function");
-    // It runs as often as a gradient goes back, and not where one is recorded.
+    // The program's code would have to run each time that a gradient flows back, not once as this is recorded.
     if (history.program && !pure_) return stop("a gradient that code of the program computes, after the function");
     step_->freed_.push_back(history.freed);
     const auto bytes = static_cast<size_t>(t.numel()) * itemsize(t.dtype());
@@ -657,7 +657,7 @@ const StepCapture::Before& StepCapture::input_at(uint32_t place) const {
 }
 
 bool StepCapture::leaks() const {
-  // A view of what is written keeps what was read of it last, and each run has it read its base again.
+  // A view of a written tensor holds the value that it read last. That is no leak: each run reads the base again.
   std::vector<const TensorImpl*> views;
   for (const Before& b : inputs_) {
     const TensorImpl* const impl = b.tensor.impl();

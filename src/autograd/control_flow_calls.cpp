@@ -318,8 +318,7 @@ class WhileCall final : public CustomFunction {
     }
     std::vector<Tensor> out(saved.size());
     if (results.empty()) return out;
-    // Tensors that the gradients read and the loop does not, as functions of users may, have no place among the
-    // operands.
+    // A gradient that a user wrote may read tensors that the loop does not read: they are no operands of the loop.
     std::vector<size_t> known = loop_.others;
     known.insert(known.end(), added.begin(), added.end());
     const std::vector<size_t> more = others_of(tape.reads(results), {&loop_.turn.carried, &known});

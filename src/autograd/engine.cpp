@@ -55,7 +55,7 @@ void run_tensor_hooks(const Node& node, std::vector<Tensor>& grads, bool create)
     const auto slot = r.slot.lock();
     if (!slot || !grads[r.output].defined()) continue;
     const lazy::GradMode mode(create);
-    // A handle of its own, as a leaf's gradient is.
+    // The retained gradient is a tensor of its own, as the gradient of a leaf is.
     *slot = slot->defined() ? add_gradients(*slot, grads[r.output]) : own_handle(grads[r.output], create);
   }
 }

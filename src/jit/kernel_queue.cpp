@@ -85,7 +85,7 @@ void TieredKernel::launch(smolder::cuda::Stream& stream, std::span<const KernelA
   const bool draws_own = draws_ && (static_cast<uint64_t>(number + 1) * 0x9e3779b97f4a7c15u >> 63) != 0;
   if (compiled && (!draws_ || draws_own)) {
     launches_.fetch_add(draws_ ? 1 : 0, std::memory_order_relaxed);
-    // What the stand-in has may be given back by whoever queues work.
+    // The compiled kernel is there, so the stand-in gives back its memory. Only a thread that queues work may do that.
     if (!draws_) stand_in();
     return compiled->launch(stream, calls);
   }

@@ -221,7 +221,7 @@ void raise_as(std::string_view op, const Error& e) {
   const size_t end = static_cast<size_t>(std::find_if_not(text.begin(), text.end(), is_word) - text.begin());
   const std::string_view name = text.substr(0, end), rest = text.substr(end);
   const bool names_op = !name.empty() && (rest.starts_with(':') || rest.starts_with(" :") || rest.starts_with("()"));
-  // The error being handled is of this op, of what it is in place, or of the function that Python makes of it.
+  // The text names no op, or this one, or its form in place, or the function in Python that records `name_of`.
   if (!names_op || name == op || name == "vmap" || name == std::string(op).append("_") ||
       op == std::string(name).append("_of"))
     throw;

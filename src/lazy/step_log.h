@@ -1,4 +1,5 @@
-// Steps as they ran, for tools that explain them: kept while somebody asks for it, else a relaxed load a sync.
+// Steps as they ran, for tools that explain them. They are kept only while a tool asks for them: otherwise a sync pays
+// for one relaxed load.
 #pragma once
 
 #include <atomic>

@@ -92,7 +92,7 @@ PyObject* explain(PyObject* function, PyObject* const* args, Py_ssize_t count, P
   const nb::object older = told_of("smolder._other_forms", "call", function, args, count, names);
   if (!older.is_valid()) return nullptr;
   if (older.ptr() != Py_NotImplemented) return nb::object(older).release().ptr();
-  // None of C++ has `out`: the call is made again without, and its result written there.
+  // No function in C++ takes `out`: Python calls it again without, and writes the result there.
   if (is_function(function) && names_out(names)) {
     return told_of("smolder._out", "call", function, args, count, names).release().ptr();
   }

@@ -350,8 +350,8 @@ void bind_memory(nb::module_& m, nb::class_<Tensor>& tensor) {
            })
       .def("_lasting_address", &lasting_address)
       .def("_dlpack", &shared_array<nb::array_api>, nb::arg("in_order"))
-      // The tensor that holds the storage, and what it can be told from others by. Of one that is not in row-major
-      // order, a view whose dimensions are in the order of memory.
+      // A key of the storage, and the tensor that holds it. If that is not in row-major order, the second is a view
+      // whose dimensions are in the order of memory.
       .def("_storage",
            [](const Tensor& t) {
              lazy::TensorImpl* const owner = lazy::owner_of(t.impl());

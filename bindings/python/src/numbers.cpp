@@ -1,5 +1,5 @@
-// Tensors of Python's numbers: an int, a float, a bool, or lists of these of one shape, without a way through NumPy.
-// And numbers that are given as tensors.
+// Makes tensors of Python's numbers: an int, a float, a bool, or lists of these of one shape, without NumPy. And takes
+// tensors where functions expect numbers.
 #include <vector>
 
 #include "smolder/lazy/default_dtype.h"

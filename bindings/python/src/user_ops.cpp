@@ -381,7 +381,7 @@ PythonOp define(const std::string& text) {
     if (a.mutated) mutated.push_back(a.position);
   }
   definition.infer = [fake, mutated, schema = definition.schema](const ir::Call& call, ir::Meta* out) {
-    // With nothing to return there is nothing to ask.
+    // An op without results has no shapes to infer. A fake function is called nevertheless: it may refuse operands.
     if (schema.num_returns || fake->function) infer_by(*fake, schema, call, out);
     for (size_t i = 0; i < mutated.size(); ++i) {
       const ir::Meta* const m = call.inputs[mutated[i]];

@@ -57,7 +57,7 @@ class Watch {
         PyObject* const key = code.ptr();
         w.ran_.try_emplace(key, std::move(code));
       } else {
-        // A method is made anew for each call, and keeps its object: what it is of is its definition and class.
+        // Each call makes a new object of a bound method. Its definition and the class of its `self` stay the same.
         const void* definition = arg;
         PyObject* what_for = arg;
         if (PyCFunction_Check(arg)) {

@@ -263,7 +263,7 @@ std::shared_ptr<const DnnPlan> DnnGraph::plan(const DnnTarget& target, const Dnn
   const size_t wanted = allowed.timed && target.handle ? kRunners : 1;
   for (const DnnHeuristic mode : {DnnHeuristic::kA, DnnHeuristic::kFallback}) {
     if (!plans.empty()) break;
-    // A failure says that it does not take the graph, the engine or their sizes.
+    // cuDNN reports by a failure that it does not support the graph, an engine or the sizes.
     try {
       for (const DnnDescriptor& config : configs(target, mode)) {
         try {

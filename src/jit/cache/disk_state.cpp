@@ -53,7 +53,7 @@ Store& DiskCache::State::open(Slot& slot) {
   if (&slot == &reader) opened.store.connection().set_busy_wait(kReaderBusyMs, &give_up_);
   slot.store.emplace(std::move(opened.store));
   slot.identity = opened.identity;
-  // When this is another file than the other slot has open, that one shall reopen.
+  // If this is not the file that the other slot has open, the new epoch makes that slot open it, too.
   const std::lock_guard lock(identity_mutex_);
   if (newest_ != opened.identity) ++epoch;
   newest_ = opened.identity;

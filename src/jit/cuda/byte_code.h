@@ -30,8 +30,9 @@ enum class Code : int32_t {
   kBeginStrip,  ///< value, variable, segment word, identity word, total
   kEndStrip,    ///< value, variable, segment word, count, total, function
 };
-// A sum is: its terms' number, offset word, (slot, stride word) each. A count is: word, slot or -1, word of the total.
-// A total is: slot or -1, buffer, slot of the element.
+// How operands are written. A sum: the number of its terms, the word of the offset, and (slot, word of the stride) for
+// each term. A count: a word, a slot or -1, the word of the total. A total: a slot or -1, the buffer, the slot of the
+// element.
 
 /// A kernel for the interpreter. Its threads have slots of eight bytes for values, variables and accumulators alike.
 struct ByteCode {

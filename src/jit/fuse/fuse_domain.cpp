@@ -74,7 +74,7 @@ class Unifier {
       Boundary x = take_a ? a[i] : b[j];
       if (take_a && take_b) {
         if (!guards_ && !sym_.known_equal(a[i].before, b[j].before)) {
-          // Equal by chance: two places that may part at other sizes. Only the ends may be.
+          // Two boundaries that are equal at these sizes alone. No boundary that must be kept may be one of them.
           if (a[i].must || b[j].must) return false;
         } else if (!same(sym_, a[i].before, b[j].before, guards_)) {
           return false;

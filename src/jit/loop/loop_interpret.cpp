@@ -338,7 +338,7 @@ class Interpreter {
       case StmtKind::kIndex:
         return set(s, V{static_cast<uint64_t>(at(s.map))});
       case StmtKind::kAcc:
-        // A loop of fewer lanes than there may be leaves the others at the identity, which changes no bit.
+        // There is room for the most lanes. A loop of fewer leaves the rest at the identity, which changes no bit.
         accs_[s.acc].lanes.assign(order_ ? kMostReduceLanes : kReduceLanes,
                                   number(reduce_identity(s.reduce, s.dtype), s.dtype));
         accs_[s.acc].declared = &s;

@@ -12,7 +12,8 @@ using ir::Op;
 using ir::SymDims;
 
 Lowering::IndexId Lowering::intern(Index index) {
-  // Halves of a cut digit that stand side by side again are the digit: reshapes there and back are nothing.
+  // Where both halves of a cut digit stand side by side, they are the whole digit again: two reshapes that undo each
+  // other cost nothing.
   auto& d = index.digits;
   for (size_t i = 0; i + 1 < d.size(); ++i) {
     if (d[i].cut >= 0 && d[i].cut == d[i + 1].cut && d[i].high && !d[i + 1].high) {

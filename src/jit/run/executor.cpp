@@ -165,7 +165,7 @@ std::vector<IndexReport> InstanceImpl::run_on_cpu(const RunArguments& args) cons
   StopBeforeWrites stop(first_write_, t.depth);
   for (const Launch& launch : launches_) {
     stop.before(launch);
-    // The last that looks may itself overwrite a leaf: a scatter, which looks only at its own indices before that.
+    // The last launch that checks indices may overwrite a leaf itself: a scatter checks only its own before it writes.
     const bool last = &launch == last_check_ && t.depth == 0;
     if (last && has_errors(reports)) [[unlikely]]
       break;

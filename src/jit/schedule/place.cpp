@@ -349,7 +349,7 @@ class DonorSearch {
       if (step.kernel) step.kernel->kernel.guarded = step.guarded;
     }
     mark_outputs();
-    // A scatter that comes before all of these looks for itself.
+    // A scatter that runs before the first guarded launch checks its own indices as it runs: no check before is needed.
     std::erase_if(p_.early_checks, [&](const Program::EarlyCheck& check) {
       if (launch_of_[check.step] >= first) return false;
       p_.steps[check.step].is_looked_at = false;

@@ -57,7 +57,7 @@ class Convolution final : public BoundLibrary {
     const void* const first = first_.at(addresses[0], holders[0]);
     const void* const second = second_.at(addresses[1], holders[1]);
     void* const out = out_.at(addresses[2], holders[2]);
-    // The filters, or the gradient of the output where they are what is computed, are on the left.
+    // The left matrix is the filters; where their gradient is computed, it is the gradient of the output.
     const bool swaps = op_ != ir::Op::kConvBackwardWeight;
     const int64_t elements = groups_ * m_ * n_;
     if (splits_ > 1) holders[3] = device_.allocate(splits_ * elements * static_cast<int64_t>(itemsize(sum_)));
