@@ -73,6 +73,25 @@ def test_after_an_error_of_a_worker_the_other_batches_come():
     assert got == [0, 1, None, 3, 4, 5]
 
 
+def test_after_an_error_in_this_process_the_other_batches_come():
+    class Holed(data.Dataset):
+        def __len__(self):
+            return 6
+
+        def __getitem__(self, i):
+            if i == 2:
+                raise KeyError(i)
+            return i
+
+    batches = iter(data.DataLoader(Holed(), 2))
+    assert next(batches).tolist() == [0, 1]
+    with pytest.raises(KeyError):
+        next(batches)
+    assert [b.tolist() for b in batches] == [[4, 5]]
+    with pytest.raises(AssertionError, match="timeout == 0"):
+        iter(data.DataLoader(Holed(), timeout=1))
+
+
 def test_a_timeout_is_an_error(monkeypatch):
     monkeypatch.setattr(dataloader, "_JOIN_SECONDS", 0.2)  # of the worker, which sleeps
     with pytest.raises(RuntimeError, match="timed out after 1 seconds"):

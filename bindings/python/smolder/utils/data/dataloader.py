@@ -208,17 +208,12 @@ class DataLoader(Generic[T_co]):
 
 
 def _here(loader):
-    """Batches made in this process."""
-    draw_seed(
-        loader.generator
-    )  # that of the workers, so that numbers drawn after it do not depend on how many there are
-    fetcher = loader._fetcher()
-    for index in loader._numbers:
-        try:
-            batch = fetcher.fetch(index)
-        except StopIteration:
-            return
-        yield batch
+    """Batches made in this process. One that raises is no end: the next is asked for as ever."""
+    if loader.timeout:
+        raise AssertionError("_SingleProcessDataLoaderIter requires timeout == 0")
+    # Drawn as for workers, so that numbers drawn later do not depend on how many there are.
+    draw_seed(loader.generator)
+    return map(loader._fetcher().fetch, loader._numbers)
 
 
 class _BaseDataLoaderIter:
