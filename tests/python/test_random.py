@@ -83,3 +83,12 @@ def test_random_fills_what_is_not_negative(dtype):
     x = smolder.zeros(N, dtype=getattr(smolder, dtype)).random_()
     most = smolder.iinfo(x.dtype).max
     assert 0 <= x.min().item() < most * 0.01 and most * 0.99 < x.max().item() <= most
+
+
+def test_a_permutation_that_a_dtype_cannot_hold_is_refused():
+    for dtype, most in ((smolder.uint8, 256), (smolder.int8, 128), (smolder.bfloat16, 257), (smolder.float16, 2049)):
+        assert smolder.randperm(most, dtype=dtype).sort()[0].tolist() == list(range(most))
+        with pytest.raises(RuntimeError, match=f"n cannot be greater than {most} for dtype {dtype}"):
+            smolder.randperm(most + 1, dtype=dtype)
+    with pytest.raises(NotImplementedError, match="dtype bool"):
+        smolder.randperm(2, dtype=smolder.bool)

@@ -616,6 +616,12 @@ def randint(
     )
 
 
+_LARGEST_EXACT = {
+    _core.uint8: 255, _core.int8: 127, _core.int16: 2**15 - 1, _core.int32: 2**31 - 1, _core.bfloat16: 2**8,
+    _core.float16: 2**11, _core.float32: 2**24, _core.float64: 2**53,
+}  # fmt: skip
+
+
 @takes_out
 @placed
 def randperm(
@@ -629,6 +635,11 @@ def randperm(
     layout: Layout | None = None,
 ) -> Tensor:
     """0, 1, ... n - 1 in a random order; int64 by default."""
+    if dtype is _core.bool:
+        raise NotImplementedError("randperm of dtype bool is not supported: its numbers go beyond 1")
+    most = _LARGEST_EXACT.get(dtype)
+    if most is not None and n - 1 > most:
+        raise RuntimeError(f"randperm: n cannot be greater than {most + 1} for dtype {dtype}, which has no larger integers")
     return _finish(_core.randperm(n, dtype=dtype or _core.int64, generator=generator), requires_grad)
 
 
