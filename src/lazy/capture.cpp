@@ -173,7 +173,7 @@ StepRecord Capture::step(const Sources& sources) {
   const std::lock_guard hold(pending->mutex());
   if (broken()) return out;
   out.tape = pending;
-  out.trace = pending->pending_trace();
+  out.trace = pending->pending_trace()->shared_from_this();
   out.forgotten = pending->forgotten();
   for (const ValueRef& leaf : pending->leaves()) {
     const auto known = sources.find(leaf.get());

@@ -67,8 +67,8 @@ struct GeneratorUse {
 /// A recorded step that can be run again.
 struct StepRecord {
   Tape* tape = nullptr;  ///< null: nothing was recorded, and nothing runs
-  Trace* trace = nullptr;
-  uint64_t forgotten = 0;  ///< Tape::forgotten() when it was recorded: traces live until then
+  std::shared_ptr<Trace> trace;
+  uint64_t forgotten = 0;  ///< Tape::forgotten() when it was recorded
   std::vector<ValueSource> leaves;
   std::vector<uint64_t> parameters;
   std::vector<NumberPatch> patches;

@@ -28,10 +28,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Milliseconds = std::chrono::duration<double, std::milli>;
 
-/// Traces kept before those never run again are dropped: bounds the memory of a program whose every
-/// step differs.
-constexpr size_t kMaxTraces = 4096;
-
 /// The time of planning for each op that was recorded, roughly, in nanoseconds, without kernels.
 constexpr int64_t kPlanningOfAnOp = 10000;
 
@@ -71,15 +67,14 @@ Trace* Tape::current_trace() {
   for (Trace* t : known_->by_hash[h]) {
     if (t->instrs.size() == own_.instrs.size() && same_prefix(own_, *t, own_.instrs.size())) return t;
   }
-  if (known_->traces.size() >= kMaxTraces) {
-    const bool may = may_rejoin_;
-    forget_traces();
-    may_rejoin_ = may;
+  if (known_->traces.size() >= options_.max_traces) {
+    forget_oldest();
+    diverged_at_ = 0;
   }
   static Counter& traces = counter("traces.recorded");
   traces.add();
   recorded_anew_ = true;
-  known_->traces.push_back(std::make_unique<Trace>(own_));
+  known_->traces.push_back(std::make_shared<Trace>(own_));
   Trace* const t = known_->traces.back().get();
   known_->by_hash[h].push_back(t);
   if (diverged_at_ < t->instrs.size()) {

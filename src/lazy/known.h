@@ -23,7 +23,7 @@ struct Known {
     Trace* trace;
     size_t position;
   };
-  std::vector<std::unique_ptr<Trace>> traces;
+  std::vector<std::shared_ptr<Trace>> traces;  ///< oldest first
   /// First instruction after each divergence, by the hash of the prefix that ends with it.
   std::unordered_map<Hash128, std::vector<Branch>> branches;
   /// Whole traces by their last prefix hash.

@@ -98,7 +98,7 @@ struct PlanQueue::Shared {
       const auto least =
           std::ranges::min_element(waiting.begin(), waiting.end() - 1, {}, [](const auto& job) { return worth(*job); });
       instrs -= (*least)->trace.instrs.size();
-      (*least)->trace = {};
+      (*least)->trace = Trace();
       (*least)->state_.store(PlanJob::kDropped, std::memory_order_release);
       waiting.erase(least);
     }
@@ -316,7 +316,7 @@ void PlanQueue::work(const std::shared_ptr<Shared>& shared) {
       job.error = e.what();
       state = PlanJob::kFailed;
     }
-    if (state != PlanJob::kWaiting) job.trace = {};
+    if (state != PlanJob::kWaiting) job.trace = Trace();
     lock.lock();
     job.state_.store(state, std::memory_order_release);
     if (state == PlanJob::kWaiting) {

@@ -320,7 +320,7 @@ class Likeness {
 /// The trace most like the step's; of equals that which starts alike for longest, then the one that ran last, then the
 /// latest. Null when none has much in common with it.
 template <class May>
-const Trace* nearest(const Trace& t, std::span<const std::unique_ptr<Trace>> known, const Trace* last, May may) {
+const Trace* nearest(const Trace& t, std::span<const std::shared_ptr<Trace>> known, const Trace* last, May may) {
   constexpr double kLittle = 0.3, kContained = 0.6;
   using Rank = std::tuple<double, size_t, bool>;
   const Likeness likeness(t);
@@ -556,7 +556,7 @@ Recompile explain(const Uncovered& step) {
   return compared.describe(*compared.first_difference());
 }
 
-Recompile explain_recording(const Trace& trace, std::span<const std::unique_ptr<Trace>> known, const Trace* last) {
+Recompile explain_recording(const Trace& trace, std::span<const std::shared_ptr<Trace>> known, const Trace* last) {
   const Trace* const near = nearest(trace, known, last, [](const Trace&) { return true; });
   Recompile out = new_step(trace);
   if (near) {

@@ -58,7 +58,7 @@ void set_on_recompile(OnRecompile action);
 struct Uncovered {
   const Trace& trace;
   std::span<const uint32_t> produced;
-  std::span<const std::unique_ptr<Trace>> known;  ///< oldest first; may hold `trace`
+  std::span<const std::shared_ptr<Trace>> known;  ///< oldest first; may hold `trace`
   const Trace* last = nullptr;                    ///< that ran before; null for the first
   const jit::Plan* refused = nullptr;             ///< of the same structure, whose guards refuse these sizes
   bool constant_sizes = false;                    ///< plans for its sizes alone are wanted
@@ -66,7 +66,7 @@ struct Uncovered {
 /// Cause, reason and lines. Looks at the latest 32 traces that have plans.
 Recompile explain(const Uncovered& step);
 /// The same of a trace that was recorded anew, for which every size counts.
-Recompile explain_recording(const Trace& trace, std::span<const std::unique_ptr<Trace>> known, const Trace* last);
+Recompile explain_recording(const Trace& trace, std::span<const std::shared_ptr<Trace>> known, const Trace* last);
 
 /// The first difference of two steps, sizes and what is held at the end among it; empty where nothing does. What
 /// `before` held is the `produced` of its first plan.

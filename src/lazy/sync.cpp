@@ -406,6 +406,7 @@ void Tape::finish_step(Trace* t) {
     StepUndo::drop(StepUndo::forget());
   }
   until_drain_ = 0;
+  if (t && t->forgotten) t = nullptr;  // a compiled function's alone
   record_began_ = 0;
   drain();
 }

@@ -394,7 +394,7 @@ void Tape::replay(const StepRecord& s, std::vector<ValueRef> leaves, std::vector
     ++leaf->tape_refs;
     leaves_.push_back(std::move(leaf));
   }
-  followed_ = s.trace;
+  followed_ = s.trace.get();
   position_ = t.instrs.size();
   parameters_ = std::move(parameters);
   std::vector<ValueRef> results;
@@ -452,8 +452,38 @@ void Tape::forget_traces() {
   last_ = nullptr;
   may_rejoin_ = false;
   diverged_at_ = 0;
+  for (const auto& t : known_->traces) t->leave();
   known_ = std::make_unique<Known>();
   ++forgotten_;
+}
+
+void Tape::forget_oldest() {
+  if (followed_) diverge();
+  std::vector<std::shared_ptr<Trace>> kept, gone;
+  for (auto& t : known_->traces) {
+    const bool goes = kept.size() + gone.size() < known_->traces.size() / 2 && t.use_count() == 1;
+    (goes ? gone : kept).push_back(std::move(t));  // compiled functions keep theirs
+  }
+  known_->traces = std::move(kept);
+  for (const auto& t : gone) t->leave();
+  for (const auto& t : known_->traces) {
+    if (t->next && t->next->forgotten) t->next = nullptr;
+  }
+  if (last_ && last_->forgotten) last_ = nullptr;
+  // What `of` lists for each key, without those that go, and without keys of none.
+  const auto clean = [](auto& of, const auto& goes) {
+    for (auto& [key, listed] : of) std::erase_if(listed, goes);
+    std::erase_if(of, [](const auto& entry) { return entry.second.empty(); });
+  };
+  clean(known_->by_hash, [](const Trace* t) { return t->forgotten; });
+  clean(known_->branches, [](const Branch& b) { return b.trace->forgotten; });
+  gone.clear();
+  known_->awaited.clear();
+  clean(known_->plans, [this](const std::shared_ptr<const jit::Plan>& plan) {
+    const bool goes = plan.use_count() == 1;
+    if (goes) known_->used_once.erase(plan.get());
+    return goes;
+  });
 }
 
 }  // namespace smolder::lazy

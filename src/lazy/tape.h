@@ -45,6 +45,7 @@ struct TapeOptions {
   uint64_t hash_mask = ~0ull;   ///< ANDed to each rolling hash: fewer bits force collisions in tests
   uint64_t random_tiers = 0;    ///< but 0: drawn with this for each step is whether it runs op by op, or as a plan
   jit::CompileOptions compile;
+  uint32_t max_traces = 4096;   ///< known before the oldest are forgotten: every step of a program may differ
   bool strict = false;  ///< an op without lowering is an error when recorded
 };
 
@@ -268,6 +269,8 @@ class Tape {
   bool waits_for_compiler() const;
   bool draws_op_by_op();
   PlanEntry* find_plan(Trace& t, bool wait = false);
+  /// Drops the older half of the traces, and the plans that no other has.
+  void forget_oldest();
   std::shared_ptr<const jit::Plan> plan_for(const Trace& t, PlanEntry& entry, bool wait);
   std::shared_ptr<const jit::Instance> bound(const jit::Plan& plan, std::span<const int64_t> symbols,
                                              const Trace& t) const;

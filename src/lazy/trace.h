@@ -54,8 +54,9 @@ struct AwaitedPlan {
   std::shared_ptr<PlanJob> job;
 };
 
-/// A recorded step. Leaves and results share one numbering, in order of first appearance.
-struct Trace {
+/// A recorded step. Leaves and results share one numbering, in order of first appearance. Compiled functions keep
+/// theirs.
+struct Trace : std::enable_shared_from_this<Trace> {
   std::vector<Instr> instrs;
   std::vector<OperandWord> operands;
   std::vector<int64_t> attrs;
@@ -64,12 +65,18 @@ struct Trace {
   std::vector<Hash128> prefix;         ///< rolling hash after each instruction
 
   // Known only for registered traces; written under the tape's lock.
-  Trace* next = nullptr;  ///< what followed it last time
+  bool forgotten = false;  ///< the tape knows it no more
+  Trace* next = nullptr;   ///< what followed it last time, among those that are known
   std::vector<PlanEntry> plans;
   std::vector<AwaitedPlan> awaited;
   const char* dropped = nullptr;  ///< why plans are no more that it had; null once it has others
   int64_t runs = 0;
 
+  /// The tape forgets it.
+  void leave() {
+    forgotten = true;
+    next = nullptr;
+  }
   /// Value number that the first leaf or result of instruction `i` gets.
   uint32_t values_before(size_t i) const { return i == 0 ? 0 : instrs[i - 1].first_output + instrs[i - 1].num_outputs; }
   /// The instruction that has `value` as a result.

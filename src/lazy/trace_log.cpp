@@ -117,7 +117,7 @@ void TraceLog::append(const StepRun& run, uint64_t key) {
                         static_cast<int64_t>(sizeof(LoggedStep));
   if (contents_.bytes + bytes > options_.max_bytes) return;
   contents_.bytes += bytes;
-  LoggedStep step{.trace = {},
+  LoggedStep step{.trace = Trace(),
                   .produced = {run.produced.begin(), run.produced.end()},
                   .parameters = {run.parameters.begin(), run.parameters.end()},
                   .leaves = std::vector<BufferRef>(run.leaves.size()),

@@ -49,6 +49,22 @@ TEST_F(TapeTest, RecordsWithoutComputingAndComputesWhenRead) {
   EXPECT_EQ(count("syncs"), syncs + 1);
 }
 
+TEST_F(TapeTest, OfManyTracesTheOldestAreForgotten) {
+  lazy::Tape::cpu().options().max_traces = 8;
+  const Tensor x = range(6);
+  const auto step = [&](int ops) {
+    Tensor y = x;
+    for (int i = 0; i < ops; ++i) y = y + 1.0;
+    return y.to_vector<float>()[1];
+  };
+  for (int ops = 1; ops <= 20; ++ops) EXPECT_EQ(step(ops), 1.0f + static_cast<float>(ops));
+  int64_t before = count("traces.recorded");
+  for (int ops = 17; ops <= 20; ++ops) EXPECT_EQ(step(ops), 1.0f + static_cast<float>(ops));
+  EXPECT_EQ(count("traces.recorded"), before) << "the last were forgotten";
+  EXPECT_EQ(step(1), 2.0f);
+  EXPECT_EQ(count("traces.recorded"), before + 1) << "the first was kept";
+}
+
 TEST_F(TapeTest, AShapeErrorIsThrownWhereItIsRecordedAndChangesNothing) {
   const Tensor x = range(4), y = range(3), z = x + 1.0;
   try {
