@@ -52,6 +52,7 @@ BufferRef lazy::elements(const Tensor& t, std::string_view reason, SourceToken s
   Tape& tape = Tape::on(t.device());
   if (t.impl()->value->external && is_external(t)) return copied(window(t)).buffer;
   std::lock_guard hold(tape.mutex());
+  tape.hear();
   if (t.impl()->value->pending) tape.sync(reason, source);
   if (!t.impl()->value->buffer) tape.raise_no_value();
   return t.impl()->value->buffer;

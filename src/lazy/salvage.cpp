@@ -19,6 +19,7 @@
 #include "smolder/lazy/run_op.h"
 #include "smolder/lazy/step_log.h"
 #include "smolder/lazy/tape.h"
+#include "smolder/lazy/step_undo.h"
 
 namespace smolder::lazy {
 namespace {
@@ -77,26 +78,8 @@ class OneByOne {
   std::vector<eager::Array> run(size_t i) {
     const Instr& e = t_.instrs[i];
     const bool needed = is_needed(e);
-    for (uint32_t v = t_.values_before(i); v < e.first_output; ++v) {
-      const ValueRef& leaf = leaves_[next_leaf_++];
-      if (uses_[v]) values_[v] = array_of(*leaf);
-    }
-    if (!needed) {
-      next_parameter_ += std::ranges::count_if(t_.inputs_of(e), is_number);
-      return {};
-    }
-    std::vector<eager::Array> inputs;
-    for (const OperandWord w : t_.inputs_of(e)) {
-      if (w == kNoOperand) {
-        inputs.emplace_back();
-      } else if (is_number(w)) {
-        const auto category = static_cast<Category>(w & ~kNumberBit);
-        inputs.push_back(eager::Array::from_number(Scalar::from_bits(parameters_[next_parameter_++], category)));
-      } else {
-        inputs.push_back(values_[w]);
-        if (--uses_[w] == 0) values_[w] = {};
-      }
-    }
+    const std::vector<eager::Array> inputs = take_inputs(i, needed);
+    if (!needed) return {};
     const MemoryFor use(ir::name(e.op), e.source);
     std::vector<eager::Array> results = run_op(e.op, inputs, t_.attrs_of(e), device_, e.source);
     // Views of intermediates stay views; what is kept is row-major, as are operands of a device that somebody wrote.
@@ -109,7 +92,36 @@ class OneByOne {
     return results;
   }
 
+  /// Passes over instruction `i`, the one after the last.
+  void skip(size_t i) { take_inputs(i, is_needed(t_.instrs[i])); }
+
  private:
+  /// Comes to instruction `i`: what it is given, if it is needed.
+  std::vector<eager::Array> take_inputs(size_t i, bool needed) {
+    const Instr& e = t_.instrs[i];
+    for (uint32_t v = t_.values_before(i); v < e.first_output; ++v) {
+      const ValueRef& leaf = leaves_[next_leaf_++];
+      if (uses_[v]) values_[v] = array_of(*leaf);
+    }
+    std::vector<eager::Array> inputs;
+    if (!needed) {
+      next_parameter_ += std::ranges::count_if(t_.inputs_of(e), is_number);
+      return inputs;
+    }
+    for (const OperandWord w : t_.inputs_of(e)) {
+      if (w == kNoOperand) {
+        inputs.emplace_back();
+      } else if (is_number(w)) {
+        const auto category = static_cast<Category>(w & ~kNumberBit);
+        inputs.push_back(eager::Array::from_number(Scalar::from_bits(parameters_[next_parameter_++], category)));
+      } else {
+        inputs.push_back(values_[w]);
+        if (--uses_[w] == 0) values_[w] = {};
+      }
+    }
+    return inputs;
+  }
+
   static eager::Array array_of(const Value& leaf) {
     const auto& [shape, dtype, weak] = *leaf.meta;
     return leaf.buffer ? eager::Array::wrap(leaf.buffer, shape, dtype) : eager::Array::empty(shape, dtype, leaf.device);
@@ -132,9 +144,9 @@ class OneByOne {
   size_t next_leaf_ = 0, next_parameter_ = 0;
 };
 
-}  // namespace
-
-namespace {
+bool is_of_memory(const std::exception& e) {
+  return dynamic_cast<const OutOfMemoryError*>(&e) || dynamic_cast<const std::bad_alloc*>(&e);
+}
 
 void count_op_by_op() {
   static Counter& steps = counter("steps.op_by_op");
@@ -142,6 +154,58 @@ void count_op_by_op() {
 }
 
 }  // namespace
+
+/// Threads whose ops could not run in a step that others have a part in: nothing of these that came later runs, nor
+/// what needs a value of theirs.
+struct Tape::Losses {
+  struct Loss {
+    Turns::Thread thread;
+    size_t end;  ///< its first op that could not run
+    std::exception_ptr error;
+    std::string why;
+  };
+
+  const Trace& t;
+  const Turns& turns;
+  std::vector<Loss> all;
+  std::vector<bool> without_value = std::vector<bool>(t.metas.size());
+
+  const Loss* of(const Turns::Thread& thread) const {
+    const auto found = std::ranges::find(all, thread, &Loss::thread);
+    return found == all.end() ? nullptr : &*found;
+  }
+  /// Whether op `i` can't run any more. Its thread fails with who made what it needs.
+  bool takes(size_t i) {
+    if (all.empty()) return false;
+    if (!of(turns.recorder(i))) {
+      const auto lost = std::ranges::find_if(
+          t.inputs_of(t.instrs[i]), [&](OperandWord w) { return w != kNoOperand && is_value(w) && without_value[w]; });
+      if (lost == t.inputs_of(t.instrs[i]).end()) return false;
+      const size_t maker = &t.maker_of(*lost) - t.instrs.data();
+      Loss same = *of(turns.recorder(maker));
+      same.thread = turns.recorder(i);
+      same.end = i;
+      all.push_back(std::move(same));
+    }
+    pass(i);
+    return true;
+  }
+  /// Op `i` failed, with the error that is being handled.
+  void add(size_t i) {
+    try {
+      rethrow_from(t, t.instrs[i]);
+    } catch (const Error& error) {
+      all.push_back({turns.recorder(i), i, std::current_exception(), error.what()});
+    }
+    pass(i);
+  }
+
+ private:
+  void pass(size_t i) {
+    const Instr& e = t.instrs[i];
+    for (uint32_t v = e.first_output; v < e.first_output + e.num_outputs; ++v) without_value[v] = true;
+  }
+};
 
 void Tape::salvage(const Trace& t, const std::string& why) {
   run_one_by_one(t);
@@ -240,10 +304,27 @@ bool Tape::run_one_by_one(const Trace& t, bool gives_up) {
       }
     }
   };
+  Losses losses{t, turns_, {}};
+  const auto run_next = [&]() -> std::vector<eager::Array> {
+    if (losses.takes(done)) {
+      ops.skip(done);
+      return {};
+    }
+    if (!turns_.mixed()) return ops.run(done);
+    try {
+      return ops.run(done);
+    } catch (const Interrupted&) {
+      throw;
+    } catch (const std::exception& e) {
+      if (gives_up && is_of_memory(e)) throw;
+      losses.add(done);
+      return {};
+    }
+  };
   try {
     for (; done < t.instrs.size(); ++done) {
       check_interrupt_between();
-      const std::vector<eager::Array> results = ops.run(done);
+      const std::vector<eager::Array> results = run_next();
       for (uint32_t k = 0; k < results.size(); ++k) {
         const uint32_t number = t.instrs[done].first_output + k;
         const auto also = written.find(number);
@@ -260,34 +341,62 @@ bool Tape::run_one_by_one(const Trace& t, bool gives_up) {
     forget_results();  // the step is still to be run
     throw;
   } catch (const std::exception& e) {
-    const bool memory = dynamic_cast<const OutOfMemoryError*>(&e) || dynamic_cast<const std::bad_alloc*>(&e);
-    if (gives_up && memory) {
+    if (gives_up && is_of_memory(e)) {
       forget_results();
       return false;
     }
     try {
       rethrow_from(t, t.instrs[done]);
     } catch (const Error& error) {
-      give_back(done, written, made_here);
+      for (size_t i = 0; i < writes_.size(); ++i) {
+        if (made_here[i]) give_back(i, done, written);
+      }
+      if (turns_.of_another()) turns_.tell_later(turns_.recorder(0), std::current_exception());
       abandon(error.what());
       throw;
     }
   }
+  if (!losses.all.empty()) lose(losses, written, made_here);
   return true;
 }
 
-/// Tensors that were made in this step get what they held when instruction `end` was about to be recorded. Others have
-/// what they had when the step began: a step that failed changes nothing.
-void Tape::give_back(size_t end, const std::unordered_map<uint32_t, ValueRef>& written,
-                     const std::vector<bool>& made_here) {
+/// After a step of several threads: those that lost ops hear why and have what they had before; the others have all.
+void Tape::lose(const Losses& losses, const std::unordered_map<uint32_t, ValueRef>& written,
+                const std::vector<bool>& made_here) {
   for (size_t i = 0; i < writes_.size(); ++i) {
-    Write& w = writes_[i];
-    if (!made_here[i]) continue;
-    for (const Rewrite& r : rewrites_) {
-      if (r.impl != w.tensor.impl() || r.position > end) continue;
-      w.before->tape_refs = 0;
-      w.before = r.known ? r.known : written.at(r.value);
-    }
+    TensorImpl* const impl = writes_[i].tensor.impl();
+    const auto lost = std::ranges::find_if(
+        rewrites_, [&](const Rewrite& r) { return r.impl == impl && losses.of(r.thread) != nullptr; });
+    if (lost == rewrites_.end()) continue;
+    if (made_here[i]) give_back(i, losses.of(lost->thread)->end, written);
+    impl->value = writes_[i].before;
+    ++impl->version;  // its views hold what failed
+  }
+  for (Value* const v : slots_) {
+    if (v && v->pending) v->pending = false;
+  }
+  failure_ = losses.all.front().why;
+  const Losses::Loss* const mine = losses.of(Turns::this_thread());
+  const Losses::Loss* raised = mine;  // else of a thread that has ended, as nobody else will hear
+  for (const Losses::Loss& loss : losses.all) {
+    if (!*loss.thread && &loss != mine) turns_.tell_later(loss.thread, loss.error);
+    if (*loss.thread && !raised) raised = &loss;
+  }
+  if (!raised) return;
+  if (mine && !makes_parameters_ && !is_own_) DrawLog::undo();
+  if (mine && !is_own_) StepUndo::fail();
+  finish_step(nullptr);
+  std::rethrow_exception(raised->error);
+}
+
+/// A tensor that was made in this step is to get what it held when instruction `end` was about to be recorded. Others
+/// get what they had when the step began: a step that failed changes nothing.
+void Tape::give_back(size_t write, size_t end, const std::unordered_map<uint32_t, ValueRef>& written) {
+  Write& w = writes_[write];
+  for (const Rewrite& r : rewrites_) {
+    if (r.impl != w.tensor.impl() || r.position > end) continue;
+    w.before->tape_refs = 0;
+    w.before = r.known ? r.known : written.at(r.value);
   }
 }
 

@@ -43,6 +43,7 @@ eager::Array elements_of(const Tensor& t, std::string_view reason) {
   const Value& value = *t.impl()->value;
   Tape& tape = Tape::on(value.device);
   const std::lock_guard hold(tape.mutex());
+  tape.hear();
   if (value.pending) tape.sync(reason, source);
   if (!value.buffer) tape.raise_no_value();
   return eager::Array::wrap(value.buffer, t.shape(), t.dtype());

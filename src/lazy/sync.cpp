@@ -171,6 +171,7 @@ void Tape::sync(std::string_view reason, SourceToken source) {
   if (branch_) branch_->refuse_read(reason);
   SMOLDER_CHECK(!never_runs_, RuntimeError, "a shape rule cannot read the values of tensors (", reason,
                 "): it is given shapes and dtypes only");
+  hear();
   drain();
   if (!has_pending()) {
     if (!leaves_.empty()) finish_step(nullptr);
@@ -358,8 +359,9 @@ void Tape::fail(const std::vector<jit::IndexReport>& reports) {
 
 void Tape::abandon(std::string why) {
   failure_ = std::move(why);
-  if (!makes_parameters_ && !is_own_) DrawLog::undo();
-  if (!is_own_) StepUndo::fail();
+  const bool others = turns_.of_another();  // whose notes this thread has not
+  if (!makes_parameters_ && !is_own_ && !others) DrawLog::undo();
+  if (!is_own_ && !others) StepUndo::fail();
   for (Write& w : writes_) {
     w.tensor.impl()->value = w.before;
     ++w.tensor.impl()->version;  // its views hold what failed
@@ -368,6 +370,16 @@ void Tape::abandon(std::string why) {
     if (v && v->pending) v->pending = false;
   }
   finish_step(nullptr);
+}
+
+void Tape::raise_unheard() {
+  const auto [thread, error] = turns_.hear();
+  if (!error) return;
+  if (thread == Turns::this_thread()) {  // an ended thread's notes went with it
+    DrawLog::undo();
+    StepUndo::fail();
+  }
+  std::rethrow_exception(error);
 }
 
 void Tape::forget_writes() {
@@ -389,10 +401,12 @@ void Tape::finish_step(Trace* t) {
   for (const ValueRef& v : leaves_) v->tape_refs = 0;
   leaves_.clear();
   rewrites_.clear();
+  turns_.clear();
   parameters_.clear();
   live_digest_ = 0;
   own_.clear();
   diverged_at_ = 0;
+  if (t && t->forgotten) t = nullptr;  // a compiled function's alone
   if (t) {
     if (last_) last_->next = t;
     last_ = t;
@@ -406,7 +420,6 @@ void Tape::finish_step(Trace* t) {
     StepUndo::drop(StepUndo::forget());
   }
   until_drain_ = 0;
-  if (t && t->forgotten) t = nullptr;  // a compiled function's alone
   record_began_ = 0;
   drain();
 }

@@ -239,6 +239,7 @@ bool Tape::follow(ir::Op op, std::span<const Operand> operands, std::span<const 
 
 bool Tape::record(ir::Op op, std::span<const Operand> operands, std::span<const int64_t> attrs, ValueRef* outputs,
                   const SourceToken* source) {
+  hear();
   if (until_drain_-- == 0) {
     until_drain_ = kOpsPerDrain;
     drain();
@@ -253,6 +254,7 @@ bool Tape::record(ir::Op op, std::span<const Operand> operands, std::span<const 
       sync("trace bound", *source);
     }
   }
+  turns_.note(size());
   if (followed_ && follow(op, operands, attrs, outputs)) return true;
   if (!source) return false;
   append(op, operands, attrs, outputs, *source);
@@ -394,6 +396,7 @@ void Tape::replay(const StepRecord& s, std::vector<ValueRef> leaves, std::vector
     ++leaf->tape_refs;
     leaves_.push_back(std::move(leaf));
   }
+  turns_.note(0);
   followed_ = s.trace.get();
   position_ = t.instrs.size();
   parameters_ = std::move(parameters);
@@ -428,7 +431,8 @@ void Tape::note_write(const Tensor& t, const ValueRef& now) {
     ++impl->value->tape_refs;
     writes_.push_back({t, impl->value});
   }
-  rewrites_.push_back({impl, size(), now->pending ? now->index : ~0u, now->pending ? ValueRef() : now});
+  rewrites_.push_back(
+      {impl, size(), now->pending ? now->index : ~0u, now->pending ? ValueRef() : now, Turns::this_thread()});
 }
 
 void Tape::raise_no_value() const {

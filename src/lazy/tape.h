@@ -24,6 +24,7 @@
 #include "smolder/lazy/operand.h"
 #include "smolder/lazy/random.h"
 #include "smolder/lazy/trace.h"
+#include "smolder/lazy/turns.h"
 
 namespace smolder {
 struct Span;
@@ -43,9 +44,9 @@ struct TapeOptions {
   uint32_t soft_bound = 4096;   ///< instructions after which the trace is cut where a loop comes round
   uint32_t hard_bound = 32768;  ///< and where it is cut anyway
   uint64_t hash_mask = ~0ull;   ///< ANDed to each rolling hash: fewer bits force collisions in tests
+  uint32_t max_traces = 4096;   ///< known before the oldest are forgotten: every step of a program may differ
   uint64_t random_tiers = 0;    ///< but 0: drawn with this for each step is whether it runs op by op, or as a plan
   jit::CompileOptions compile;
-  uint32_t max_traces = 4096;   ///< known before the oldest are forgotten: every step of a program may differ
   bool strict = false;  ///< an op without lowering is an error when recorded
 };
 
@@ -177,6 +178,13 @@ class Tape {
   /// that op are unreadable, and the error is thrown, naming the op.
   void sync(std::string_view reason, SourceToken source);
 
+  /// Raises the error of an op that this thread recorded, or one that has ended, if it failed in a step that another
+  /// thread ran. Who reads a value that is there already asks by this.
+  void hear() {
+    if (turns_.any_unheard()) [[unlikely]]
+      raise_unheard();
+  }
+
   /// The program marked a step itself.
   void mark() { boundaries_since_mark_ = 0; }
   /// A natural boundary was reached: should it end the step? Not while the program marks its steps.
@@ -258,6 +266,8 @@ class Tape {
   inline ValueRef add_output(const ir::Meta* meta);
   inline ValueRef add_result(uint32_t number, const ir::Meta* meta);
   Trace* current_trace();
+  /// Drops the older half of the traces, and the plans that no other has.
+  void forget_oldest();
   std::vector<uint32_t> numbers_alive() const;
   /// A plan that is not known yet.
   struct Built {
@@ -269,8 +279,6 @@ class Tape {
   bool waits_for_compiler() const;
   bool draws_op_by_op();
   PlanEntry* find_plan(Trace& t, bool wait = false);
-  /// Drops the older half of the traces, and the plans that no other has.
-  void forget_oldest();
   std::shared_ptr<const jit::Plan> plan_for(const Trace& t, PlanEntry& entry, bool wait);
   std::shared_ptr<const jit::Instance> bound(const jit::Plan& plan, std::span<const int64_t> symbols,
                                              const Trace& t) const;
@@ -285,7 +293,11 @@ class Tape {
   void give();
   [[noreturn]] void fail(const std::vector<jit::IndexReport>& reports);
   void salvage(const Trace& t, const std::string& why);
-  void give_back(size_t end, const std::unordered_map<uint32_t, ValueRef>& written, const std::vector<bool>& made_here);
+  struct Losses;
+  void lose(const Losses& losses, const std::unordered_map<uint32_t, ValueRef>& written,
+            const std::vector<bool>& made_here);
+  void raise_unheard();
+  void give_back(size_t write, size_t end, const std::unordered_map<uint32_t, ValueRef>& written);
   void note_recorded();
   void finish_step(Trace* t);
   void forget_writes();
@@ -315,9 +327,11 @@ class Tape {
     size_t position;
     uint32_t value;
     ValueRef known;
+    Turns::Thread thread;
   };
   std::vector<Write> writes_;
   std::vector<Rewrite> rewrites_;
+  Turns turns_;
   bool makes_parameters_ = false;    ///< parameters are made in this step: what was drawn for them stays drawn
   std::optional<GivenStep> giving_;  ///< this step, once it was queued
   GivenSteps given_;

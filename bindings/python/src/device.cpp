@@ -101,7 +101,9 @@ uintptr_t address_of(const Tensor& t) {
   lazy::Tape& tape = lazy::Tape::on(t.device());
   const std::lock_guard hold(tape.mutex());
   const lazy::Value& value = *t.impl()->value;
+  tape.hear();
   if (value.pending) tape.sync("data_ptr", source);
+  if (t.numel() && !value.buffer) tape.raise_no_value();
   return t.numel() ? reinterpret_cast<uintptr_t>(value.buffer->data()) : 0;
 }
 

@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <thread>
 
 #include "smolder/core/counters.h"
@@ -63,6 +64,55 @@ TEST_F(TapeTest, OfManyTracesTheOldestAreForgotten) {
   EXPECT_EQ(count("traces.recorded"), before) << "the last were forgotten";
   EXPECT_EQ(step(1), 2.0f);
   EXPECT_EQ(count("traces.recorded"), before + 1) << "the first was kept";
+}
+
+TEST_F(TapeTest, AnErrorIsTheThreadsWhoseOpFailed) {
+  const Tensor x = range(4), far = full({1}, 7, DType::kInt64);
+  Tensor mine = range(3), theirs = range(4);
+  theirs.to_vector<float>();
+  std::atomic<int> turn = 0;
+  std::string heard;
+  std::vector<float> after;
+  std::thread other([&] {
+    theirs.add_(1.0);
+    const Tensor lost = index_select(x, 0, far);
+    turn = 1;
+    while (turn != 2) std::this_thread::yield();
+    try {
+      (void)(theirs + 1.0);
+    } catch (const IndexError& e) {
+      heard = e.what();
+    }
+    after = theirs.to_vector<float>();
+    EXPECT_THROW(lost.to_vector<float>(), RuntimeError);
+  });
+  mine = mine * 1.0;
+  while (turn != 1) std::this_thread::yield();
+  mine.add_(2.0);
+  EXPECT_EQ(mine.to_vector<float>(), (Floats{2, 3, 4}));
+  turn = 2;
+  other.join();
+  EXPECT_NE(heard.find("7"), std::string::npos) << heard;
+  EXPECT_EQ(after, (Floats{0, 1, 2, 3})) << "a step that failed changed something";
+}
+
+TEST_F(TapeTest, AnErrorOfAThreadThatEndedIsHeardByWhoReadsNext) {
+  Tensor x = range(4);
+  x.to_vector<float>();
+  std::thread([&] { x.add_(index_select(x, 0, full({4}, 7, DType::kInt64))); }).join();
+  const Tensor mine = range(3) + 1.0;
+  EXPECT_THROW(mine.to_vector<float>(), IndexError);
+  EXPECT_EQ(mine.to_vector<float>(), (Floats{1, 2, 3}));
+  EXPECT_EQ(x.to_vector<float>(), (Floats{0, 1, 2, 3}));
+}
+
+TEST_F(TapeTest, AThreadThatNeedsWhatAnotherLostFailsAsIt) {
+  const Tensor x = range(4);
+  Tensor lost;
+  std::thread([&] { lost = index_select(x, 0, full({1}, 7, DType::kInt64)); }).join();
+  const Tensor mine = x + 1.0, needs = lost + 1.0;
+  EXPECT_THROW(needs.to_vector<float>(), IndexError);
+  EXPECT_THROW(needs.to_vector<float>(), RuntimeError);
 }
 
 TEST_F(TapeTest, AShapeErrorIsThrownWhereItIsRecordedAndChangesNothing) {
