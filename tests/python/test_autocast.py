@@ -52,14 +52,17 @@ def products(x, w, between=lambda: None, **options):
 
 # Ours that torch makes of listed ones, or lists under other names.
 MADE_OF = {
+    "affine_grid": ("bmm",),
     "cross_entropy": ("cross_entropy_loss", "nll_loss"),
     "einsum_of": ("einsum",),
+    "fft": ("fft_fft",),
+    "fractional_max_pool": ("fractional_max_pool2d",),
     "grid_sample": ("grid_sampler",),
     "gru_layer": ("_cudnn_rnn", "gru_cell"),
     "index_put": ("index_put",),
     "interpolate_to": ("upsample_bilinear2d",),
     "lstm_layer": ("_cudnn_rnn", "lstm_cell"),
-    "max_pool3d_with_indices": ("max_pool3d",),
+    "max_unpool": ("max_unpool2d",),
     "norm": ("norm",),
     "pad_with_elements": ("reflection_pad2d",),
     "pow_int": ("pow",),
@@ -96,6 +99,54 @@ def test_rules_by_name():
     assert rules["cat"] == {"cpu": "widest"} and rules["addcmul"] == {"cuda": "widest"}
     assert rules["binary_cross_entropy"] == {"cpu": "float32", "cuda": "refused"}
     assert "add" not in rules and "relu" not in rules
+
+
+HALF_WITHIN = {
+    "fft": lambda x: smolder.fft.rfft(x).abs(),
+    "ihfft2": lambda x: smolder.fft.ihfft2(x).abs(),
+    "stft": lambda x: smolder.stft(x.flatten(), 8, return_complex=True, window=smolder.ones(8, dtype=x.dtype)).abs(),
+    "polar": lambda x: smolder.polar(x.abs(), x).abs(),
+    "view_as_complex": lambda x: smolder.view_as_complex(x.reshape(-1, 2)).abs(),
+    "cond": smolder.linalg.cond,
+    "eigvals": lambda x: smolder.linalg.eigvals(x).abs().sum(),
+    "cholesky_ex": lambda x: smolder.linalg.cholesky_ex(x)[0],
+    "cholesky_solve": lambda x: smolder.cholesky_solve(x, x),
+    "cholesky_inverse": smolder.cholesky_inverse,
+    "householder_product": lambda x: smolder.linalg.householder_product(x, x[0]),
+    "inv_ex": lambda x: smolder.linalg.inv_ex(x)[0],
+    "lstsq": lambda x: smolder.linalg.lstsq(x, x[:, :2])[0],
+    "tensorinv": lambda x: smolder.linalg.tensorinv(x, ind=1),
+    "tensorsolve": lambda x: smolder.linalg.tensorsolve(x, x[0]),
+    "max_unpool1d": lambda x: F.max_unpool1d(x, smolder.arange(4).expand(4, 4), 2),
+    "multi_margin_loss": lambda x: F.multi_margin_loss(x, smolder.arange(4)),
+    "multilabel_margin_loss": lambda x: F.multilabel_margin_loss(x, smolder.zeros(4, 4, dtype=smolder.int64)),
+    "fractional_max_pool2d": lambda x: F.fractional_max_pool2d(
+        x[None], 2, output_size=2, _random_samples=smolder.full((1, 1, 2), 0.5, dtype=x.dtype)
+    ),
+    "fake_quantize": lambda x: smolder.fake_quantize_per_tensor_affine(x, 0.1, 0, 0, 255),
+}
+
+
+@of_the_cpu("CUDA has lists of its own")
+@pytest.mark.parametrize("name", HALF_WITHIN)
+@pytest.mark.parametrize("dtype", [smolder.float32, smolder.bfloat16])
+def test_what_takes_float32_computes_in_it(name, dtype):
+    x = (smolder.eye(4) * 4 + smolder.arange(16.0).reshape(4, 4) / 16).to(dtype)
+    f = HALF_WITHIN[name]
+    with region():
+        got = f(x)
+    assert got.dtype == smolder.float32 and smolder.equal(got, f(x.float()))
+
+
+@of_the_cpu("CUDA has lists of its own")
+def test_what_is_one_kernel_of_torch_stays_in_its_dtype():
+    x = smolder.arange(12.0).reshape(4, 3) / 7
+    with region():
+        assert smolder.tensordot(x, x, 2).dtype == smolder.inner(x[0], x[0]).dtype == smolder.float32
+        assert F.bilinear(x, x, smolder.ones(2, 3, 3)).dtype == smolder.float32
+        half = x.half()
+        assert smolder.linalg.cross(half, half).dtype == smolder.logcumsumexp(half, 0).dtype == smolder.float16
+        assert F.affine_grid(smolder.ones(1, 2, 3).half(), (1, 1, 2, 2)).dtype == smolder.bfloat16
 
 
 # -- training

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from smolder import _core
+from smolder._autocast import listed
 from smolder._call_errors import as_int
 from smolder._creation import arange, linspace, ones_like, zeros
 from smolder._out import takes_out
@@ -32,6 +33,7 @@ def _place(dim, ndim):
 
 
 @takes_out
+@listed("logcumsumexp")
 def logcumsumexp(input: Tensor, dim: int) -> Tensor:
     """The logarithms of cumulative sums of exponentials. Sums of ever more elements are made in pairs, none of which
     overflows: a small element keeps its digits however large a later one is.

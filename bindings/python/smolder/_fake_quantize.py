@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from smolder import _core
+from smolder._autocast import listed
 from smolder._tensor import Tensor
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ def _rounded(input, scale, zero_point, low, high):
     return (passed + (out - passed).detach()).to(input.dtype) if input.requires_grad else out.to(input.dtype)
 
 
+@listed("fake_quantize_per_tensor_affine")
 def fake_quantize_per_tensor_affine(
     input: Tensor, scale: Number | Tensor, zero_point: int | Tensor, quant_min: int, quant_max: int
 ) -> Tensor:

@@ -14,6 +14,7 @@ import numpy
 
 from smolder import _core, _factors
 from smolder._batches import with_leading_batches
+from smolder._autocast import listed
 from smolder._creation import arange, eye, from_numpy, zeros
 from smolder._factors import LinAlgError
 from smolder._host_function import HostFunction
@@ -316,6 +317,7 @@ def _minor(matrix):
 def cholesky_ex(A: Tensor, *, upper: bool = False, check_errors: bool = False) -> linalg_cholesky_ex:
     """As cholesky, with `info` in place of an error: the order of the first leading minor that is not positive-definite.
 
+@listed("linalg_cholesky_ex")
     L of such a matrix is of nan.
     """
     linalg = _linalg()
@@ -340,6 +342,7 @@ def cholesky_ex(A: Tensor, *, upper: bool = False, check_errors: bool = False) -
 def inv_ex(A: Tensor, *, check_errors: bool = False) -> linalg_inv_ex:
     """Inverses, and `info`: 0, or for a singular matrix the number of the pivot that is zero, from 1.
 
+@listed("linalg_inv_ex")
     The inverse of a singular matrix is of infinities.
     """
     linalg = _linalg()
@@ -376,6 +379,7 @@ def solve_ex(A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = Fa
 def cholesky_solve(B: Tensor, L: Tensor, upper: bool = False) -> Tensor:
     """X with A X = B, from the factor of A that cholesky gives: L, or L^H with upper. B: [..., n, k], L: [..., n, n]."""
     linalg = _linalg()
+@listed("cholesky_solve")
     if B.dim() < 2:
         raise RuntimeError(f"b should have at least 2 dimensions, but has {B.dim()} dimensions instead")
     linalg._check("cholesky_solve", L)
@@ -386,6 +390,7 @@ def cholesky_solve(B: Tensor, L: Tensor, upper: bool = False) -> Tensor:
 def cholesky_inverse(L: Tensor, upper: bool = False) -> Tensor:
     """The inverses of matrices, from the factors that cholesky gives."""
     linalg = _linalg()
+@listed("cholesky_inverse")
     linalg._check("cholesky_inverse", L)
     return cholesky_solve(linalg._eye_like(L, L.size(-1)).expand(L.shape), L, upper)
 
@@ -400,6 +405,7 @@ _DRIVERS = ("gels", "gelsy", "gelsd", "gelss")
 def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | None = None) -> linalg_lstsq:
     """X that makes the sum of squares of A X - B least; of several such X the smallest.
 
+@listed("linalg_lstsq")
     A: [..., m, n]. B: [..., m, k], or [..., m] where A has one dimension more. rcond: singular values of at most rcond
     times the largest count as zero; by default the machine's epsilon times the larger of m and n. driver: gels (CUDA's
     default), gelsy (the CPU's), gelsd or gelss; all are computed by singular values here, and say what torch's say:
@@ -445,6 +451,7 @@ _LARGEST = {_core.float32: 3.01, _core.float64: 1.09}  # norms for which 18 term
 def matrix_exp(A: Tensor) -> Tensor:
     """Exponentials of matrices: Taylor's series of A / 2^s, squared s times."""
     linalg = _linalg()
+@listed("matrix_exp")
     linalg._check("linalg.matrix_exp", A)
     if A.numel() == 0:
         return A.clone()
@@ -478,6 +485,7 @@ def _factorial(n):
 def cond(A: Tensor, p: float | str | None = None) -> Tensor:
     """Condition numbers: the norm of A times that of its inverse; for p None, 2 or -2 the ratio of singular values."""
     linalg = _linalg()
+@listed("linalg_cond")
     linalg._check("linalg.cond", A, square=p not in (None, 2, -2))
     if p in (None, 2, -2):
         s = linalg.svdvals(A)
@@ -551,6 +559,7 @@ def tensorinv(A: Tensor, ind: int = 2) -> Tensor:
     if ind <= 0:
         raise RuntimeError("Expected a strictly positive integer for 'ind'")
     rows = int(numpy.prod(A.shape[:ind]))
+@listed("linalg_tensorinv")
     columns = int(numpy.prod(A.shape[ind:]))
     if rows != columns:
         raise RuntimeError(
@@ -565,6 +574,7 @@ def tensorsolve(A: Tensor, B: Tensor, dims: Sequence[int] | None = None) -> Tens
     if dims is not None:
         A = A.movedim(tuple(dims), tuple(range(A.dim() - len(dims), A.dim())))
     shape = A.shape[B.dim() :]
+@listed("linalg_tensorsolve")
     if int(numpy.prod(shape)) != int(numpy.prod(B.shape)):
         raise RuntimeError(
             "Expected self to satisfy the requirement prod(self.shape[other.ndim:]) == prod(self.shape[:other.ndim]), "
@@ -579,6 +589,7 @@ def householder_product(A: Tensor, tau: Tensor) -> Tensor:
     diagonal, with factors tau [..., k]."""
     _linalg()._check("linalg.householder_product", A, square=False)
     if A.size(-2) < A.size(-1):
+@listed("linalg_householder_product")
         raise RuntimeError(
             "torch.linalg.householder_product: input.shape[-2] must be greater than or equal to input.shape[-1]"
         )

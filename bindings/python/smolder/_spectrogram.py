@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from smolder import _core
+from smolder._autocast import listed
 from smolder._creation import ones
 from smolder._tensor import Tensor
 
@@ -36,6 +37,7 @@ def _lengths(name, n_fft, hop_length, win_length):
     return hop, win
 
 
+@listed("stft")
 def stft(
     input: Tensor,
     n_fft: int,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from smolder import _core
+from smolder._autocast import listed
 from smolder._call_errors import as_int
 from smolder._creation import arange
 from smolder._names import listing as _listing
@@ -94,6 +95,7 @@ def _resized(x, axes, sizes):
     return x
 
 
+@listed("fft")
 def _of_complex(name, x, s, dim, norm, forward):
     x = _complex(name, x)
     axes, sizes = _axes(x, s, dim)
@@ -102,6 +104,7 @@ def _of_complex(name, x, s, dim, norm, forward):
     return _core.view_as_complex(_core.fft_c2c(_core.view_as_real(x), axes, scale, forward)) if axes else x
 
 
+@listed("fft")
 def _of_real(name, x, s, dim, norm, forward=True):
     """The half of the frequencies along the last axis; the others are whole."""
     x = _floating(name, x, real=True)
@@ -112,6 +115,7 @@ def _of_real(name, x, s, dim, norm, forward=True):
     return _core.view_as_complex(_core.fft_r2c(x, axes, _scale(norm, forward), forward))
 
 
+@listed("fft")
 def _to_real(name, x, s, dim, norm, forward=False):
     """Real numbers of half of the frequencies along the last axis, of which 2 (n - 1) are made unless told."""
     x = _complex(name, x)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from smolder import _core
+from smolder._autocast import listed
 from smolder._creation import zeros
 from smolder.nn._losses import asked_reduction, checked_reduction
 
@@ -24,6 +25,7 @@ def _reduced(loss, reduction, size_average=None, reduce=None):
     return loss.mean() if reduction == "mean" else loss.sum() if reduction == "sum" else loss
 
 
+@listed("multi_margin_loss")
 def multi_margin_loss(
     input: Tensor,
     target: Tensor,
@@ -50,6 +52,7 @@ def multi_margin_loss(
     return _reduced(loss if input.dim() > 1 else loss.squeeze(0), reduction, size_average, reduce)
 
 
+@listed("multilabel_margin_loss")
 def multilabel_margin_loss(
     input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean"
 ) -> Tensor:

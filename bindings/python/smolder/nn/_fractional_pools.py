@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from smolder import _core
+from smolder._autocast import listed
 from smolder._creation import arange, rand
 
 if TYPE_CHECKING:
@@ -66,6 +67,7 @@ def _starts(sample, length, count, window):
     return _core.cat([first, last], -1)
 
 
+@listed("fractional_max_pool")
 def _pool(dims, input, kernel_size, output_size, output_ratio, samples):
     name = f"fractional_max_pool{dims}d"
     size = _output_size(name, input, dims, output_size, output_ratio)

@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from smolder import _core
+from smolder._autocast import listed
 from smolder._creation import rand, zeros
 from smolder.nn import _spatial
 from smolder.nn._activations import written
@@ -52,6 +53,7 @@ def lp_pool3d(
     return _lp_pool(_spatial.avg_pool3d, 3, input, norm_type, kernel_size, stride, ceil_mode)
 
 
+@listed("max_unpool")
 def _max_unpool(dims, input, indices, kernel_size, stride, padding, output_size):
     kernel, pad = _sizes(kernel_size, dims), _sizes(padding, dims)
     step = kernel if stride is None else _sizes(stride, dims)

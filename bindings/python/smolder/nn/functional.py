@@ -48,6 +48,7 @@ __all__ += _fractional_pools.__all__ + _resample.__all__ + _spatial.__all__
 __dir__ = _listing(__name__)
 
 
+@listed("bilinear")
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """x1 @ weight[k] @ x2 + bias[k] for each k, of the last dimension."""
     if input1.dim() != input2.dim():
