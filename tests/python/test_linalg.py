@@ -143,3 +143,56 @@ def test_einsum_sums_integers_as_sum_does():
         assert out.dtype == smolder.int64 and out.tolist() == expected, equation
     assert smolder.einsum("ij->", smolder.ones(3, 3, dtype=smolder.bool)).item() == 9
     assert smolder.einsum("ij,ij->ij", x, x).dtype == smolder.uint8
+
+
+def test_a_norm_of_complex_numbers_has_both_parts_wherever_it_is_written():
+    c = smolder.tensor([[3 + 4j, 0], [0, 0]])
+    for norm in (linalg.norm, linalg.matrix_norm, linalg.vector_norm):
+        out = smolder.empty(0)
+        assert norm(c, out=out) is out and out.item() == 5
+        with pytest.raises(RuntimeError, match="dtype should be complex for complex inputs"):
+            norm(c, dtype=smolder.float32)
+
+
+def test_matrices_without_elements():
+    none = smolder.zeros(2, 0, 0, dtype=smolder.float64)
+    assert [list(t.shape) for t in linalg.lu(none)] == [[2, 0, 0]] * 3
+    assert linalg.inv_ex(none).info.tolist() == [0, 0]
+    assert linalg.solve_ex(none, smolder.zeros(2, 0, 3, dtype=smolder.float64))[0].shape == (2, 0, 3)
+    for p in (None, 2, -2, "fro", "nuc", 1, float("inf")):
+        assert linalg.cond(none, p).tolist() == [0, 0]
+    assert linalg.matrix_norm(none, 1).tolist() == linalg.matrix_norm(none, float("inf")).tolist() == [0, 0]
+    assert linalg.pinv(smolder.zeros(3, 0), hermitian=True).shape == (0, 3)
+    assert linalg.matrix_rank(smolder.zeros(3, 0), hermitian=True).item() == 0
+
+
+def test_a_pseudoinverse_drops_what_is_below_either_bound():
+    a = smolder.tensor(np.diag([4.0, 1.0, 0.25]))
+    for bounds, kept in (
+        ({"atol": 0.5}, [0.25, 1, 0]),
+        ({"atol": 2}, [0.25, 0, 0]),
+        ({"atol": 0.1, "rtol": 0.5}, [0.25, 0, 0]),
+        ({"atol": smolder.tensor(0.5), "rtol": 0}, [0.25, 1, 0]),
+    ):
+        for hermitian in (False, True):
+            found = linalg.pinv(a, hermitian=hermitian, **bounds)
+            assert np.allclose(found.numpy(), np.diag(kept)), bounds
+
+
+def test_the_logarithm_of_a_complex_determinant():
+    a = smolder.tensor([[1 + 2j, 0.5], [1j, 2.0]], dtype=smolder.complex128)
+    assert np.allclose(smolder.logdet(a).item(), np.log(np.linalg.det(a.numpy())))
+
+
+def test_residuals_are_real_and_not_those_of_gelsy():
+    a = smolder.tensor([[1.0, 0], [0, 1], [1, 1]], dtype=smolder.complex64)
+    b = smolder.tensor([[1.0], [2], [4j]], dtype=smolder.complex64)
+    assert linalg.lstsq(a, b).residuals.shape == (0,)
+    found = linalg.lstsq(a, b, driver="gelsd")
+    expected = np.linalg.lstsq(a.numpy(), b.numpy(), rcond=None)
+    assert found.residuals.dtype == smolder.float32 and np.allclose(found.residuals.numpy(), expected[1])
+
+
+def test_what_is_no_tensor_is_refused_by_name():
+    with pytest.raises(TypeError, match=r"linalg.inv\(\): argument 'A' \(position 1\) must be Tensor, not list"):
+        linalg.inv([[1.0]])

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy
 
 from smolder import _core, _factors
-from smolder._batches import with_leading_batches
 from smolder._autocast import listed
+from smolder._batches import with_leading_batches
 from smolder._creation import arange, eye, from_numpy, zeros
 from smolder._factors import LinAlgError
 from smolder._host_function import HostFunction
@@ -151,7 +152,7 @@ def _exchange(a, pivots, begin, end):
 
 def _lu_of_array(a):
     """LU factors of an array of matrices in one, and pivots from 1."""
-    flat = numpy.array(a).reshape(-1, *a.shape[-2:])
+    flat = numpy.array(a).reshape(math.prod(a.shape[:-2]), *a.shape[-2:])
     count = min(a.shape[-2:])
     pivots = numpy.tile(numpy.arange(count), (len(flat), 1))
     if flat.size:
@@ -208,7 +209,7 @@ def _unit_lower(lu):
 def _order(pivots, rows):
     """Which row of the matrix each row of L U is, from pivots: an index."""
     swaps = pivots.cpu().numpy().astype(numpy.int64) - 1
-    flat = swaps.reshape(-1, swaps.shape[-1])
+    flat = swaps.reshape(math.prod(swaps.shape[:-1]), swaps.shape[-1])
     order = numpy.tile(numpy.arange(rows), (len(flat), 1))
     _exchange(order[..., None], flat, 0, flat.shape[-1])
     return from_numpy(order.reshape(*swaps.shape[:-1], rows)).to(pivots.device)
@@ -228,6 +229,8 @@ def _check_pivot(name, pivot):
 
 def _first_zero(diagonal):
     """The number from 1 of the first element of the diagonal that is zero, else 0."""
+    if diagonal.size(-1) == 0:
+        return zeros(diagonal.shape[:-1], dtype=_core.int32, device=diagonal.device)
     zero = diagonal == 0
     return _core.where(zero.any(-1), zero.to(_core.int64).argmax(-1) + 1, 0).to(_core.int32)
 
@@ -314,10 +317,10 @@ def _minor(matrix):
 
 
 @takes_out
+@listed("linalg_cholesky_ex")
 def cholesky_ex(A: Tensor, *, upper: bool = False, check_errors: bool = False) -> linalg_cholesky_ex:
     """As cholesky, with `info` in place of an error: the order of the first leading minor that is not positive-definite.
 
-@listed("linalg_cholesky_ex")
     L of such a matrix is of nan.
     """
     linalg = _linalg()
@@ -339,10 +342,10 @@ def cholesky_ex(A: Tensor, *, upper: bool = False, check_errors: bool = False) -
 
 
 @takes_out
+@listed("linalg_inv_ex")
 def inv_ex(A: Tensor, *, check_errors: bool = False) -> linalg_inv_ex:
     """Inverses, and `info`: 0, or for a singular matrix the number of the pivot that is zero, from 1.
 
-@listed("linalg_inv_ex")
     The inverse of a singular matrix is of infinities.
     """
     linalg = _linalg()
@@ -376,10 +379,10 @@ def solve_ex(A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = Fa
 # -- solutions by Cholesky's factors
 
 
+@listed("cholesky_solve")
 def cholesky_solve(B: Tensor, L: Tensor, upper: bool = False) -> Tensor:
     """X with A X = B, from the factor of A that cholesky gives: L, or L^H with upper. B: [..., n, k], L: [..., n, n]."""
     linalg = _linalg()
-@listed("cholesky_solve")
     if B.dim() < 2:
         raise RuntimeError(f"b should have at least 2 dimensions, but has {B.dim()} dimensions instead")
     linalg._check("cholesky_solve", L)
@@ -387,10 +390,10 @@ def cholesky_solve(B: Tensor, L: Tensor, upper: bool = False) -> Tensor:
     return linalg.solve_triangular(_h(low), linalg.solve_triangular(low, B, upper=False), upper=True)
 
 
+@listed("cholesky_inverse")
 def cholesky_inverse(L: Tensor, upper: bool = False) -> Tensor:
     """The inverses of matrices, from the factors that cholesky gives."""
     linalg = _linalg()
-@listed("cholesky_inverse")
     linalg._check("cholesky_inverse", L)
     return cholesky_solve(linalg._eye_like(L, L.size(-1)).expand(L.shape), L, upper)
 
@@ -402,15 +405,15 @@ _DRIVERS = ("gels", "gelsy", "gelsd", "gelss")
 
 
 @takes_out
+@listed("linalg_lstsq")
 def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | None = None) -> linalg_lstsq:
     """X that makes the sum of squares of A X - B least; of several such X the smallest.
 
-@listed("linalg_lstsq")
     A: [..., m, n]. B: [..., m, k], or [..., m] where A has one dimension more. rcond: singular values of at most rcond
     times the largest count as zero; by default the machine's epsilon times the larger of m and n. driver: gels (CUDA's
     default), gelsy (the CPU's), gelsd or gelss; all are computed by singular values here, and say what torch's say:
     `rank` except for gels, `singular_values` for gelsd and gelss. `residuals`: sums of squares where m > n and A has full
-    rank, else a tensor without elements.
+    rank, except for gelsy; else a tensor without elements.
     """
     linalg = _linalg()
     name = "linalg.lstsq"
@@ -428,10 +431,10 @@ def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | Non
         raise RuntimeError(f"{name}: input.size(-2) should match other.size({'-1' if vector else '-2'})")
     solution = linalg.pinv(A, rtol=rcond) @ columns
     s = linalg.svdvals(A.detach())
-    rank = (s > s.amax(-1, keepdim=True) * linalg._cut(A, rcond, None, name)).sum(-1) if A.numel() else s.sum(-1).long()
-    none = zeros((0,), dtype=A.dtype, device=A.device)
+    rank = (s > s.amax(-1, keepdim=True) * linalg._cut(A, rcond)).sum(-1) if A.numel() else s.sum(-1).long()
+    none = zeros((0,), dtype=A.dtype.to_real(), device=A.device)
     residuals = none
-    if A.size(-2) > A.size(-1) and (rank == A.size(-1)).all().item():
+    if driver != "gelsy" and A.size(-2) > A.size(-1) and (rank == A.size(-1)).all().item():
         residuals = (A @ solution - columns).abs().square().sum(-2)
     return linalg_lstsq(
         solution.squeeze(-1) if vector else solution,
@@ -448,10 +451,10 @@ _TERMS = 18
 _LARGEST = {_core.float32: 3.01, _core.float64: 1.09}  # norms for which 18 terms suffice (Bader, Blanes, Casas, 2019)
 
 
+@listed("matrix_exp")
 def matrix_exp(A: Tensor) -> Tensor:
     """Exponentials of matrices: Taylor's series of A / 2^s, squared s times."""
     linalg = _linalg()
-@listed("matrix_exp")
     linalg._check("linalg.matrix_exp", A)
     if A.numel() == 0:
         return A.clone()
@@ -482,11 +485,13 @@ def _factorial(n):
 
 
 @takes_out
+@listed("linalg_cond")
 def cond(A: Tensor, p: float | str | None = None) -> Tensor:
     """Condition numbers: the norm of A times that of its inverse; for p None, 2 or -2 the ratio of singular values."""
     linalg = _linalg()
-@listed("linalg_cond")
-    linalg._check("linalg.cond", A, square=p not in (None, 2, -2))
+    linalg._check("linalg.cond", A, square=p not in (None, 2, -2) and A.numel() > 0)
+    if A.numel() == 0:
+        return zeros(A.shape[:-2], dtype=A.dtype.to_real(), device=A.device)
     if p in (None, 2, -2):
         s = linalg.svdvals(A)
         return s[..., -1] / s[..., 0] if p == -2 else s[..., 0] / s[..., -1]
@@ -554,12 +559,12 @@ def vander(x: Tensor, *, N: int | None = None) -> Tensor:
 
 
 @takes_out
+@listed("linalg_tensorinv")
 def tensorinv(A: Tensor, ind: int = 2) -> Tensor:
     """The inverse of A as a map from its last dimensions to its first `ind`."""
     if ind <= 0:
         raise RuntimeError("Expected a strictly positive integer for 'ind'")
     rows = int(numpy.prod(A.shape[:ind]))
-@listed("linalg_tensorinv")
     columns = int(numpy.prod(A.shape[ind:]))
     if rows != columns:
         raise RuntimeError(
@@ -569,12 +574,12 @@ def tensorinv(A: Tensor, ind: int = 2) -> Tensor:
 
 
 @takes_out
+@listed("linalg_tensorsolve")
 def tensorsolve(A: Tensor, B: Tensor, dims: Sequence[int] | None = None) -> Tensor:
     """X with tensordot(A, X, X.dim()) = B; dims of A are moved to its end first."""
     if dims is not None:
         A = A.movedim(tuple(dims), tuple(range(A.dim() - len(dims), A.dim())))
     shape = A.shape[B.dim() :]
-@listed("linalg_tensorsolve")
     if int(numpy.prod(shape)) != int(numpy.prod(B.shape)):
         raise RuntimeError(
             "Expected self to satisfy the requirement prod(self.shape[other.ndim:]) == prod(self.shape[:other.ndim]), "
@@ -584,12 +589,12 @@ def tensorsolve(A: Tensor, B: Tensor, dims: Sequence[int] | None = None) -> Tens
 
 
 @takes_out
+@listed("linalg_householder_product")
 def householder_product(A: Tensor, tau: Tensor) -> Tensor:
     """The first n columns of the product of the reflectors whose vectors are the columns of A [..., m, n], below the
     diagonal, with factors tau [..., k]."""
     _linalg()._check("linalg.householder_product", A, square=False)
     if A.size(-2) < A.size(-1):
-@listed("linalg_householder_product")
         raise RuntimeError(
             "torch.linalg.householder_product: input.shape[-2] must be greater than or equal to input.shape[-1]"
         )

@@ -46,8 +46,10 @@ def det(input: Tensor) -> Tensor:
 
 
 def logdet(input: Tensor) -> Tensor:
-    """Logarithms of determinants; nan where one is negative."""
+    """Logarithms of determinants; of real ones nan where one is negative."""
     sign, log = linalg.slogdet(input)
+    if input.dtype.is_complex:
+        return sign.log() + log
     return log.masked_fill(sign < 0, float("nan"))
 
 

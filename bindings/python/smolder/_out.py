@@ -37,7 +37,8 @@ _NUMPYS = {"axis": "dim", "keepdims": "keepdim", "x": "input", "a": "input", "x1
 def takes_out(function: _F) -> _F:
     """The function with an argument `out`, which is written and returned."""
     signature = inspect.signature(function)
-    makes = "dtype" in signature.parameters and "input" not in signature.parameters
+    taken = [str(p.annotation) for p in signature.parameters.values()]
+    makes = "dtype" in signature.parameters and not any(t.startswith("Tensor") for t in taken)
     renamed = {k: v for k, v in _NUMPYS.items() if k not in signature.parameters and v in signature.parameters}
 
     @functools.wraps(function)

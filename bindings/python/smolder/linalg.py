@@ -133,6 +133,8 @@ class linalg_slogdet(NamedTuple):
 
 
 def _check(name, a, square=True):
+    if not isinstance(a, _core.Tensor):
+        raise TypeError(f"{name}(): argument 'A' (position 1) must be Tensor, not {type(a).__name__}")
     if a.dim() < 2:
         raise RuntimeError(
             f"{name}: The input tensor A must have at least 2 dimensions, but has {a.dim()} dimensions instead"
@@ -566,7 +568,7 @@ def eigvals(input: Tensor) -> Tensor:
     return eig(input).eigenvalues if _needs_gradient(input) else _factors.eig(input, vectors=False)[0]
 
 
-def _pinv(a, rtol, hermitian):
+def _pinv(a, rtol, atol, hermitian):
     if a.numel() == 0:
         return zeros((*a.shape[:-2], a.size(-1), a.size(-2)), dtype=a.dtype, device=a.device)
     if hermitian:
@@ -576,14 +578,15 @@ def _pinv(a, rtol, hermitian):
         u, s, vh = _factors.svd(a, False)
         uh, v = _h(u), _h(vh)
     size = s.abs()
-    inverted = _core.where(size > rtol * size.amax(-1, keepdim=True), 1 / s, 0.0)
+    least = (rtol * size.amax(-1, keepdim=True)).clamp(min=atol)
+    inverted = _core.where(size > least, 1 / s, 0.0)
     return (v * inverted.unsqueeze(-2)) @ uh
 
 
 class _Pinv(HostFunction):
     @staticmethod
-    def forward(ctx, a, rtol, hermitian):
-        out = _pinv(a, rtol, hermitian)
+    def forward(ctx, a, rtol, atol, hermitian):
+        out = _pinv(a, rtol, atol, hermitian)
         ctx.save_for_backward(a, out)
         return out
 
@@ -592,13 +595,13 @@ class _Pinv(HostFunction):
         a, p = ctx.saved_tensors
         g = _h(grad)
         of_rows, of_columns = _eye_like(a, a.size(-2)) - a @ p, _eye_like(a, a.size(-1)) - p @ a
-        return -(_h(p) @ grad @ _h(p)) + of_rows @ g @ p @ _h(p) + _h(p) @ p @ g @ of_columns, None, None
+        return -(_h(p) @ grad @ _h(p)) + of_rows @ g @ p @ _h(p) + _h(p) @ p @ g @ of_columns, None, None, None
 
 
-def _cut(A, rtol, atol, name):
-    """The share of the largest singular value below which one counts as zero."""
-    if atol is not None:
-        raise NotImplementedError(f"{name}: atol is not supported; use rtol")
+def _cut(A, rtol, atol=None):
+    """The share of the largest singular value below which one counts as zero; none by default beside an atol."""
+    if rtol is None and atol is not None:
+        return 0.0
     if rtol is None:
         epsilon = 2.0**-52 if A.dtype.to_real() == _core.float64 else 2.0**-23
         return max(A.size(-1), A.size(-2)) * epsilon
@@ -614,10 +617,11 @@ def pinv(
     atol: float | None = None,
     rtol: float | None = None,
 ) -> Tensor:
-    """Pseudoinverses of matrices: singular values of at most rtol (or rcond) times the largest count as zero."""
+    """Pseudoinverses of matrices: singular values of at most atol, or rtol (or rcond) times the largest, count as zero."""
     rtol = rcond if rtol is None else rtol
-    _check("linalg.pinv", A, square=hermitian)
-    return _Pinv.apply(A, _cut(A, rtol, atol, "linalg.pinv"), hermitian)
+    _check("linalg.pinv", A, square=hermitian and A.numel() > 0)
+    least = 0.0 if atol is None else atol.item() if isinstance(atol, _core.Tensor) else float(atol)
+    return _Pinv.apply(A, _cut(A, rtol, atol), least, hermitian)
 
 
 @takes_out
@@ -632,12 +636,11 @@ def matrix_rank(
 ) -> Tensor:
     """How many singular values of matrices are above rtol times the largest, and above atol (or tol)."""
     atol = tol if atol is None else atol
-    _check("linalg.matrix_rank", A, square=hermitian)
+    _check("linalg.matrix_rank", A, square=hermitian and A.numel() > 0)
     if A.numel() == 0:
         return zeros(A.shape[:-2], dtype=_core.int64, device=A.device)
     s = eigvalsh(A.detach()).abs() if hermitian else svdvals(A.detach())
-    rtol = 0.0 if rtol is None and atol is not None else _cut(A, rtol, None, "linalg.matrix_rank")
-    least = s.amax(-1, keepdim=True) * rtol
+    least = s.amax(-1, keepdim=True) * _cut(A, rtol, atol)
     return (s > (least if atol is None else least.clamp(min=atol))).sum(-1)
 
 
@@ -649,6 +652,8 @@ def _in_dtype(x, dtype, name):
         raise NotImplementedError(
             f"{name}: Expected a floating point or complex tensor as input. Got {kind_name(x.dtype)}"
         )
+    if x.dtype.is_complex and dtype is not None and not dtype.is_complex:
+        raise RuntimeError(f"{name}: dtype should be complex for complex inputs, but got {kind_name(dtype)}")
     return x if dtype is None else x.to(dtype)
 
 
@@ -696,6 +701,8 @@ def matrix_norm(
     if ord in (1, -1, math.inf, -math.inf):
         summed, among = (rows, columns) if abs(ord) == 1 else (columns, rows)
         sums = A.abs().sum(summed, keepdim=True)
+        if ord > 0 and sums.size(among) == 0:  # no row or column: torch's is 0
+            sums = sums.sum(among, keepdim=True)
         out = sums.amax(among, keepdim=True) if ord > 0 else sums.amin(among, keepdim=True)
     elif ord in ("nuc", 2, -2):
         s = svdvals(A.movedim((rows, columns), (-2, -1)))
