@@ -2,7 +2,7 @@
 
 #include <numbers>
 
-#include "smolder/ir/infer.h"
+#include "smolder/lazy/default_dtype.h"
 #include "smolder/lazy/ops.h"  // generated
 #include "smolder/lazy/strides.h"
 
@@ -49,7 +49,7 @@ Tensor magnitude(const Tensor& t) {
 Tensor argument(const Tensor& t) {
   const auto [re, im] = parts_of(t);
   if (!im.defined()) {
-    const Tensor real = t.to(ir::as_float(t.dtype()));
+    const Tensor real = is_floating(t.dtype()) ? t : t.to(default_dtype());
     const Tensor of_sign = where(real < Scalar(0.0), Scalar(std::numbers::pi), Scalar(0.0)).to(real.dtype());
     return where(isnan(real), Operand(real), Operand(of_sign));
   }

@@ -52,6 +52,7 @@ MAKERS = {
 }
 INTEGERS = smolder.arange(4)
 OPS = {
+    "angle": smolder.angle,
     "quotient": lambda i: i / 2,
     "quotient of two": lambda i: i / (i + 1),
     "beside a float": lambda i: i * 0.5,
@@ -121,6 +122,11 @@ def test_printing_leaves_it_out():
         assert repr(smolder.tensor([0.5])) == "tensor([0.5000])"
         assert "dtype=smolder.float32" in repr(smolder.tensor([0.5], dtype=smolder.float32))
     assert "dtype=smolder.float64" in repr(smolder.tensor([0.5], dtype=smolder.float64))
+
+
+def test_a_sparse_tensor_without_values():
+    with default(smolder.float64):
+        assert smolder.sparse_coo_tensor(size=(2, 2)).dtype is smolder.float64
 
 
 def test_types_of_results_and_limits():

@@ -115,7 +115,7 @@ def check(indices: Tensor, size: Sequence[int]) -> None:
 def _empty(size, dtype, device):
     size = Size(size)
     indices = empty((len(size), 0), dtype=_core.int64, device=device)
-    return made(empty(0, dtype=dtype or _core.float32, device=device), [indices], size, coalesced=True)
+    return made(empty(0, dtype=dtype or _core._default_dtype(), device=device), [indices], size, coalesced=True)
 
 
 def empty_like(size: Sequence[int], dtype: DType, device: Any, wanted: layout_) -> Tensor:
