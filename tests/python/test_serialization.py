@@ -611,3 +611,23 @@ def test_packages_say_where_storages_belong(monkeypatch):
     )
     back = smolder.load(io.BytesIO(file))
     assert back["far"].tolist() == [0, 1, 2] and back["near"].tolist() == [0, 1] and asked == ["moon:1"] * 2 + ["cpu"]
+
+
+class Marked(smolder.Tensor):
+    pass
+
+
+def test_a_class_of_tensors_of_a_users_is_loaded_where_it_is_trusted():
+    x = smolder.arange(3.0).as_subclass(Marked)
+    x.mark = 7
+    file = io.BytesIO()
+    smolder.save({"x": x}, file)
+    file.seek(0)
+    found = smolder.load(file, weights_only=False)["x"]
+    assert type(found) is Marked and found.tolist() == [0, 1, 2] and found.mark == 7
+    file.seek(0)
+    with pytest.raises(pickle.UnpicklingError, match="Marked"):
+        smolder.load(file)
+    file.seek(0)
+    with smolder.serialization.safe_globals([Marked]):
+        assert type(smolder.load(file)["x"]) is Marked

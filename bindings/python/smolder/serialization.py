@@ -444,12 +444,12 @@ def _rebuild_parameter(data, requires_grad=True, backward_hooks=None, state=None
 def _rebuild_from_type(function, kind, arguments, state):
     out = function(*arguments)
     if kind is not type(out):
-        if kind not in (Tensor, Parameter, Buffer):
+        if not (isinstance(kind, type) and issubclass(kind, Tensor)):  # which the unpickler allows, or took on trust
             raise UnpicklingError(f"a tensor of type {kind!r:.200} is not allowed")
-        if kind is Buffer:
-            out = Tensor._make_subclass(Buffer, out, out.requires_grad)
+        if kind is Parameter:
+            out = Parameter(out, out.requires_grad)
         else:
-            out = Parameter(out, out.requires_grad) if kind is Parameter else Tensor(out)
+            out = Tensor(out) if kind is Tensor else Tensor._make_subclass(kind, out, out.requires_grad)
     return _with_state(out, state)
 
 
