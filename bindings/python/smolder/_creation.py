@@ -639,7 +639,9 @@ def randperm(
         raise NotImplementedError("randperm of dtype bool is not supported: its numbers go beyond 1")
     most = _LARGEST_EXACT.get(dtype)
     if most is not None and n - 1 > most:
-        raise RuntimeError(f"randperm: n cannot be greater than {most + 1} for dtype {dtype}, which has no larger integers")
+        raise RuntimeError(
+            f"randperm: n cannot be greater than {most + 1} for dtype {dtype}, which has no larger integers"
+        )
     return _finish(_core.randperm(n, dtype=dtype or _core.int64, generator=generator), requires_grad)
 
 
