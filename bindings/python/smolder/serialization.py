@@ -26,7 +26,7 @@ from smolder._names import listing as _listing
 from smolder._strided import view_of
 from smolder._tensor import Size, Tensor
 from smolder._unpickler import Unpickler, UnpicklingError
-from smolder.nn.parameter import Buffer, Parameter
+from smolder.nn.parameter import Parameter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
