@@ -174,6 +174,25 @@ struct Tape::Losses {
     const auto found = std::ranges::find(all, thread, &Loss::thread);
     return found == all.end() ? nullptr : &*found;
   }
+  /// Runs op `i`, the one after the last, where it can. What its thread is to hear of is noted, and no results come.
+  std::vector<eager::Array> run(OneByOne& ops, size_t i, bool gives_up) {
+    if (takes(i)) {
+      ops.skip(i);
+      return {};
+    }
+    if (!turns.mixed()) return ops.run(i);
+    try {
+      return ops.run(i);
+    } catch (const Interrupted&) {
+      throw;
+    } catch (const std::exception& e) {
+      if (gives_up && is_of_memory(e)) throw;
+      add(i);
+      return {};
+    }
+  }
+
+ private:
   /// Whether op `i` can't run any more. Its thread fails with who made what it needs.
   bool takes(size_t i) {
     if (all.empty()) return false;
@@ -200,7 +219,6 @@ struct Tape::Losses {
     pass(i);
   }
 
- private:
   void pass(size_t i) {
     const Instr& e = t.instrs[i];
     for (uint32_t v = e.first_output; v < e.first_output + e.num_outputs; ++v) without_value[v] = true;
@@ -305,26 +323,10 @@ bool Tape::run_one_by_one(const Trace& t, bool gives_up) {
     }
   };
   Losses losses{t, turns_, {}};
-  const auto run_next = [&]() -> std::vector<eager::Array> {
-    if (losses.takes(done)) {
-      ops.skip(done);
-      return {};
-    }
-    if (!turns_.mixed()) return ops.run(done);
-    try {
-      return ops.run(done);
-    } catch (const Interrupted&) {
-      throw;
-    } catch (const std::exception& e) {
-      if (gives_up && is_of_memory(e)) throw;
-      losses.add(done);
-      return {};
-    }
-  };
   try {
     for (; done < t.instrs.size(); ++done) {
       check_interrupt_between();
-      const std::vector<eager::Array> results = run_next();
+      const std::vector<eager::Array> results = losses.run(ops, done, gives_up);
       for (uint32_t k = 0; k < results.size(); ++k) {
         const uint32_t number = t.instrs[done].first_output + k;
         const auto also = written.find(number);
