@@ -130,6 +130,25 @@ eager::Array copied(const eager::Array& from) {
   return to;
 }
 
+const void* told_address(TensorImpl* owner, SourceToken source) {
+  Tape& tape = Tape::on(owner->value->device);
+  BufferRef shared;
+  {
+    const std::lock_guard hold(tape.mutex());
+    tape.hear();
+    const Value& value = *owner->value;
+    if (value.pending) tape.sync("data_ptr", source);
+    if (!value.buffer) tape.raise_no_value();
+    if (tape.told().is_of(value.buffer, owner)) return value.buffer->data();
+    shared = value.buffer;
+  }
+  const ir::Meta* const meta = owner->value->meta;
+  owner->value = adopt(copied(eager::Array::wrap(shared, meta->shape, meta->dtype)).buffer, meta, owner->value->device);
+  owner->moved();  // views hold the former value
+  record_copy("storage whose address was asked for", resolve_source(source), shared->bytes());
+  return told_address(owner, source);
+}
+
 Tensor from_foreign(BufferRef buffer, Dims shape, Dims strides, DType dtype, std::function<bool()> is_left) {
   for (const int64_t s : strides) {
     SMOLDER_CHECK(s >= 0, ValueError,

@@ -31,6 +31,11 @@ eager::Array export_memory(const Tensor& t);
 /// memory.
 void stay_exported(const Tensor& t, BufferRef held);
 
+/// Where the elements of `owner`, who holds its storage and isn't external, are: computed. Copies share a value until
+/// one is written, but an address tells storages apart and may be written through, so that only the first storage that
+/// asks is told where that value is; another one gets a copy (counted) first.
+const void* told_address(TensorImpl* owner, SourceToken source);
+
 /// A row-major copy in memory of its own.
 eager::Array copied(const eager::Array& from);
 /// Stands for the value of external memory.

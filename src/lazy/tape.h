@@ -23,6 +23,7 @@
 #include "smolder/lazy/lock.h"
 #include "smolder/lazy/operand.h"
 #include "smolder/lazy/random.h"
+#include "smolder/lazy/told.h"
 #include "smolder/lazy/trace.h"
 #include "smolder/lazy/turns.h"
 
@@ -190,6 +191,8 @@ class Tape {
   /// A natural boundary was reached: should it end the step? Not while the program marks its steps.
   bool boundary_ends_step() { return ++boundaries_since_mark_ > 2; }
 
+  Told& told() { return told_; }
+
   /// A value with memory.
   ValueRef adopt(BufferRef buffer, const ir::Meta* meta);
   /// Notes that `t` is about to hold `now`, so that a failed step can give it back.
@@ -335,6 +338,7 @@ class Tape {
   bool makes_parameters_ = false;    ///< parameters are made in this step: what was drawn for them stays drawn
   std::optional<GivenStep> giving_;  ///< this step, once it was queued
   GivenSteps given_;
+  Told told_;
   std::string failure_;
   uint64_t generation_ = 0;  ///< eager::dispatch_generation() when the plans were made
   uint64_t forgotten_ = 0;

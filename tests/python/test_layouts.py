@@ -1,5 +1,6 @@
 """What is refused of torch's layouts and settings, addresses, and that resized tensors are written through."""
 
+import copy
 import pickle
 
 import numpy as np
@@ -25,6 +26,20 @@ def test_an_address_is_that_of_the_elements():
     assert smolder.zeros(0).data_ptr() == 0
     x = smolder.zeros(2)
     assert x.data_ptr() == x.detach().data_ptr() != smolder.zeros(2).data_ptr()
+
+
+def test_an_address_tells_copies_apart():
+    x = smolder.arange(6.0)
+    address = x.data_ptr()
+    copies = [x.clone(), copy.deepcopy(x), smolder.empty(6).copy_(x), smolder.tensor(x)]
+    addresses = [y.data_ptr() for y in copies]
+    assert len({address, *addresses}) == 5
+    assert x.data_ptr() == address and [y.data_ptr() for y in copies] == addresses
+    row = copies[0][2:]
+    assert row.data_ptr() == addresses[0] + 8 and row.tolist() == [2, 3, 4, 5]
+    one, other = (smolder.nn.Linear(2, 2) for _ in range(2))
+    other.load_state_dict(one.state_dict())
+    assert one.weight.untyped_storage().data_ptr() != other.weight.untyped_storage().data_ptr()
 
 
 def test_what_was_resized_is_the_tensor_that_was():

@@ -98,10 +98,12 @@ uintptr_t address_of(const Tensor& t) {
   const SourceToken source = capture_source();
   if (t.numel() && lazy::is_external(t)) return reinterpret_cast<uintptr_t>(lazy::window(t).data);
   lazy::refresh(t.impl());
+  if (t.numel() && lazy::owner_of(t.impl()) == t.impl())
+    return reinterpret_cast<uintptr_t>(lazy::told_address(t.impl(), source));
   lazy::Tape& tape = lazy::Tape::on(t.device());
   const std::lock_guard hold(tape.mutex());
-  const lazy::Value& value = *t.impl()->value;
   tape.hear();
+  const lazy::Value& value = *t.impl()->value;
   if (value.pending) tape.sync("data_ptr", source);
   if (t.numel() && !value.buffer) tape.raise_no_value();
   return t.numel() ? reinterpret_cast<uintptr_t>(value.buffer->data()) : 0;
