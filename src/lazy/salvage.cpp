@@ -18,8 +18,8 @@
 #include "smolder/lazy/record.h"
 #include "smolder/lazy/run_op.h"
 #include "smolder/lazy/step_log.h"
-#include "smolder/lazy/tape.h"
 #include "smolder/lazy/step_undo.h"
+#include "smolder/lazy/tape.h"
 
 namespace smolder::lazy {
 namespace {
