@@ -2,6 +2,7 @@
 
 #include <numbers>
 
+#include "smolder/ir/infer.h"
 #include "smolder/lazy/default_dtype.h"
 #include "smolder/lazy/ops.h"  // generated
 #include "smolder/lazy/strides.h"

@@ -480,7 +480,7 @@ void Tape::forget_oldest() {
     std::erase_if(of, [](const auto& entry) { return entry.second.empty(); });
   };
   clean(known_->by_hash, [](const Trace* t) { return t->forgotten; });
-  clean(known_->branches, [](const Branch& b) { return b.trace->forgotten; });
+  clean(known_->branches, [](const Known::Branch& b) { return b.trace->forgotten; });
   gone.clear();
   known_->awaited.clear();
   clean(known_->plans, [this](const std::shared_ptr<const jit::Plan>& plan) {

@@ -12,6 +12,7 @@
 #include "smolder/lazy/former.h"
 #include "smolder/lazy/op_support.h"
 #include "smolder/lazy/ops.h"
+#include "smolder/lazy/storage.h"
 #include "smolder/lazy/view.h"
 #include "src/call_errors.h"
 #include "src/slots.h"
