@@ -2,6 +2,7 @@
 
 #include <atomic>
 
+#include "smolder/core/per_thread.h"
 #include "smolder/lazy/batch.h"
 #include "smolder/lazy/record.h"
 #include "smolder/lazy/storage.h"
@@ -10,7 +11,15 @@
 namespace smolder::autograd {
 namespace {
 
-thread_local std::vector<std::shared_ptr<SavedTensorHooks>> t_hooks;
+using SavedHooks = std::vector<std::shared_ptr<SavedTensorHooks>>;
+const PerThread<SavedHooks> hooks_of_thread;
+thread_local bool t_has_hooks = false;  // which each op asks
+
+void set_hooks(SavedHooks hooks) {
+  t_has_hooks = !hooks.empty();
+  *hooks_of_thread = std::move(hooks);
+}
+
 std::atomic<bool> g_version_checks{false};
 
 void check_version(const SavedTensor& saved, const Edge& edge) {
@@ -114,10 +123,17 @@ std::string_view type_name(DType t) {
   return "Tensor";
 }
 
-void push_saved_tensor_hooks(std::shared_ptr<SavedTensorHooks> hooks) { t_hooks.push_back(std::move(hooks)); }
-bool any_saved_tensor_hooks() { return !t_hooks.empty(); }
+void push_saved_tensor_hooks(std::shared_ptr<SavedTensorHooks> hooks) {
+  hooks_of_thread->push_back(std::move(hooks));
+  t_has_hooks = true;
+}
 
-void pop_saved_tensor_hooks() { t_hooks.pop_back(); }
+void pop_saved_tensor_hooks() {
+  hooks_of_thread->pop_back();
+  t_has_hooks = !hooks_of_thread->empty();
+}
+
+bool any_saved_tensor_hooks() { return t_has_hooks; }
 bool version_checks() { return g_version_checks.load(std::memory_order_relaxed); }
 void set_version_checks(bool on) {
   g_version_checks.store(on, std::memory_order_relaxed);
@@ -148,19 +164,20 @@ SavedTensor save(lazy::TensorImpl* impl, Edge edge, int own_output) {
   SavedTensor out{lazy::value_now(impl), std::move(edge), own_output, nullptr};
   if (const lazy::BatchedValue* const b = lazy::batched(impl)) [[unlikely]]
     out.value = kept_elements(*b);
-  if (!t_hooks.empty() && t_hooks.back()) {
+  if (t_has_hooks && hooks_of_thread->back()) {
     out.extra = std::make_shared<SavedExtra>();
     out.extra->meta = impl->value->meta;
     const lazy::GradMode none(false);
     // Hooks that save values for a gradient of their own would pack those without end.
-    const std::vector<std::shared_ptr<SavedTensorHooks>> hooks = std::exchange(t_hooks, {});
+    const SavedHooks hooks = *hooks_of_thread;
+    set_hooks({});
     try {
       out.extra->packed = hooks.back()->pack(Tensor(new lazy::TensorImpl(out.value)));
     } catch (...) {
-      t_hooks = hooks;
+      set_hooks(hooks);
       throw;
     }
-    t_hooks = hooks;
+    set_hooks(hooks);
     out.extra->hooks = hooks.back();
     out.value.reset();
   } else if (version_checks()) {

@@ -8,6 +8,8 @@
 #include <mutex>
 #include <utility>
 
+#include "smolder/core/per_thread.h"
+
 namespace smolder {
 namespace profile_detail {
 
@@ -37,8 +39,11 @@ int64_t now_ns() {
 }
 
 uint32_t thread_number() {
-  thread_local const auto number = static_cast<uint32_t>(syscall(SYS_gettid));
-  return number;
+  struct Number {
+    uint32_t value = static_cast<uint32_t>(syscall(SYS_gettid));
+  };
+  static const PerThread<Number> number;
+  return number->value;
 }
 
 uint64_t next_flow() {
