@@ -15,9 +15,10 @@ using SavedHooks = std::vector<std::shared_ptr<SavedTensorHooks>>;
 const PerThread<SavedHooks> hooks_of_thread;
 thread_local bool t_has_hooks = false;  // which each op asks
 
-void set_hooks(SavedHooks hooks) {
+/// Returns those before.
+SavedHooks set_hooks(SavedHooks hooks) {
   t_has_hooks = !hooks.empty();
-  *hooks_of_thread = std::move(hooks);
+  return std::exchange(*hooks_of_thread, std::move(hooks));
 }
 
 std::atomic<bool> g_version_checks{false};
@@ -169,8 +170,7 @@ SavedTensor save(lazy::TensorImpl* impl, Edge edge, int own_output) {
     out.extra->meta = impl->value->meta;
     const lazy::GradMode none(false);
     // Hooks that save values for a gradient of their own would pack those without end.
-    const SavedHooks hooks = *hooks_of_thread;
-    set_hooks({});
+    const SavedHooks hooks = set_hooks({});
     try {
       out.extra->packed = hooks.back()->pack(Tensor(new lazy::TensorImpl(out.value)));
     } catch (...) {
