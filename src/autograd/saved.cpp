@@ -1,6 +1,7 @@
 #include "smolder/autograd/saved.h"
 
 #include <atomic>
+#include <utility>
 
 #include "smolder/core/per_thread.h"
 #include "smolder/lazy/batch.h"
