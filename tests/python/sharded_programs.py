@@ -5,6 +5,7 @@ import sys
 from datetime import timedelta
 
 import numpy as np
+from sharded_models import GPT, MLP, Block, ConvNet, batch_of, loss_of
 
 import smolder
 from smolder import distributed as dist
@@ -14,7 +15,6 @@ from smolder.distributed.device_mesh import DeviceMesh, init_device_mesh
 from smolder.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from smolder.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
 from smolder.nn import functional as F
-from smolder.utils.checkpoint import checkpoint
 
 
 def raises(kind, text, call):
@@ -66,88 +66,7 @@ def program_mesh(rank, size):
     )
 
 
-# -- models
-
-
-class MLP(nn.Module):
-    """Of sizes that two, three and four processes do not divide."""
-
-    def __init__(self):
-        super().__init__()
-        self.a, self.b, self.c = nn.Linear(6, 7), nn.Linear(7, 5), nn.Linear(5, 3)
-
-    def forward(self, x):
-        return self.c(self.b(self.a(x).tanh()).relu())
-
-
-class ConvNet(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.features = nn.Sequential(nn.Conv2d(1, 5, 3, padding=1), nn.ReLU(), nn.Conv2d(5, 3, 3), nn.ReLU())
-        self.last = nn.Linear(12, 3)
-
-    def forward(self, x):
-        return self.last(self.features(x.reshape(-1, 1, 4, 4)).flatten(1))
-
-
-class Attention(nn.Module):
-    def __init__(self, width, heads):
-        super().__init__()
-        self.heads, self.width = heads, width
-        self.q, self.k, self.v, self.out = (nn.Linear(width, width) for _ in range(4))
-
-    def forward(self, x):
-        q, k, v = (f(x).unflatten(-1, (-1, self.width // self.heads)).transpose(1, 2) for f in (self.q, self.k, self.v))
-        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        return self.out(y.transpose(1, 2).flatten(2))
-
-
-class FeedForward(nn.Module):
-    def __init__(self, width):
-        super().__init__()
-        self.up, self.down = nn.Linear(width, 2 * width), nn.Linear(2 * width, width)
-
-    def forward(self, x):
-        return self.down(F.gelu(self.up(x)))
-
-
-class Block(nn.Module):
-    def __init__(self, width, heads):
-        super().__init__()
-        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
-        self.attention, self.feed = Attention(width, heads), FeedForward(width)
-
-    def forward(self, x):
-        x = x + self.attention(self.norm1(x))
-        return x + self.feed(self.norm2(x))
-
-
-class GPT(nn.Module):
-    def __init__(self, words=13, width=8, heads=2, layers=2, length=6, checkpointed=False):
-        super().__init__()
-        self.words, self.places = nn.Embedding(words, width), nn.Embedding(length, width)
-        self.blocks = nn.ModuleList([Block(width, heads) for _ in range(layers)])
-        self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, words, bias=False)
-        self.checkpointed = checkpointed
-
-    def forward(self, ids):
-        x = self.words(ids) + self.places(smolder.arange(ids.shape[1]))
-        for block in self.blocks:
-            x = checkpoint(block, x, use_reentrant=False) if self.checkpointed else block(x)
-        return self.head(self.norm(x))
-
-
-def batch_of(kind, step, rows):
-    rng = np.random.default_rng([7, step])
-    if kind is GPT:
-        ids = rng.integers(0, 13, (rows, 7))
-        return ids[:, :-1], ids[:, 1:]
-    return rng.standard_normal((rows, 6 if kind is MLP else 16)).astype(np.float32), rng.integers(0, 3, rows)
-
-
-def loss_of(model, x, y):
-    out = model(smolder.tensor(x))
-    return F.cross_entropy(out.reshape(-1, out.shape[-1]), smolder.tensor(y).reshape(-1))
+# -- training
 
 
 def train(kind, model, optimizer, steps, parts=1, part=0, clip=None, group=None, loss_of=loss_of):
@@ -241,6 +160,13 @@ def program_fsdp_more(rank, size):
     close(model.a.weight.detach().numpy(), plain.a.weight.detach().numpy(), 0)
     model.reshard()
     assert model.a.weight is w
+    model.unshard()
+    assert all(isinstance(t, DTensor) for t in model.state_dict().values()) and model.a.weight is w
+    model.unshard()
+    model(smolder.ones(2, 6)).sum().backward()
+    assert model.a.weight is w and w.grad is not None  # a norm of gradients, and an optimizer, look at these
+    for p in model.parameters():
+        p.grad = None
     # Gradients without synchronization add up, and are reduced by the next pass that synchronizes.
     x = smolder.full([2, 6], 1.0 + rank)
     model.set_requires_gradient_sync(False)

@@ -92,8 +92,13 @@ class FSDPModule:
         """Frees the whole parameters."""
         unit_of(self).reshard()
 
+    def state_dict(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        """As any module's, of this process's parts: whole parameters are freed."""
+        unit_of(self).reshard()
+        return super().state_dict(*args, **kwargs)  # type: ignore[misc]
+
     def unshard(self, async_op: bool = False) -> UnshardHandle | None:
-        """Brings the parameters together, until reshard() or the next forward pass that does so by itself."""
+        """Brings the parameters together, until reshard(), state_dict() or the end of a backward pass."""
         unit_of(self).unshard()
         return UnshardHandle() if async_op else None
 

@@ -284,6 +284,8 @@ class Unit:
     def reduce(self, grads: Any) -> list[Any]:
         """Gradients of the parts, of those of whole parameters, each of which this process has a term of."""
         self._again = self._ahead = None
+        if self._depth == 0:
+            self.reshard()  # what unshard() brought together
         self._look_back()
         found = dict(self._pending)
         for i, g in enumerate(grads):
