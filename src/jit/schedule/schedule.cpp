@@ -30,6 +30,11 @@ void number_kernels(Program& p) {
 
 bool waits(const Step& s) { return s.library && waits_on_device(s.library->op); }
 
+int64_t bytes_of(const BufferInfo& buffer) {
+  return buffer.elements.value * static_cast<int64_t>(itemsize(buffer.dtype));
+}
+int64_t arena_bytes(const BufferInfo& buffer) { return buffer.kind == BufferInfo::kArena ? bytes_of(buffer) : 0; }
+
 /// Moves steps that only wait for what goes on beside the queue to right before the first that reads their result, so
 /// that the device does meanwhile what comes between. What nothing needs that is begun later, as what an optimizer
 /// reads, is waited for at the end, in the order in which it was begun: what ends last, is waited for last. But where
@@ -83,13 +88,11 @@ class WaitSinker {
 
   int64_t bytes(const std::vector<BufferId>& buffers) const {
     int64_t sum = 0;
-    for (const BufferId b : buffers) {
-      if (p_.buffers[b].kind == BufferInfo::kArena) sum += p_.buffers[b].elements.value * itemsize(p_.buffers[b].dtype);
-    }
+    for (const BufferId b : buffers) sum += arena_bytes(p_.buffers[b]);
     return sum;
   }
 
-  /// Where those that nothing needs which is begun later are waited for at last.
+  /// Where to wait at last for what nothing needs that is begun later.
   void find_last_places() {
     struct Held {
       int wait, begun;
@@ -229,7 +232,7 @@ class Scheduler {
   int64_t moved(int s) const {
     int64_t sum = 0;
     for (const auto* list : {&p_.steps[s].reads, &p_.steps[s].writes}) {
-      for (const BufferId b : *list) sum += all_bytes(b);
+      for (const BufferId b : *list) sum += bytes_of(p_.buffers[b]);
     }
     return sum;
   }
@@ -288,12 +291,7 @@ class Scheduler {
     std::push_heap(ready_.begin(), ready_.end(), std::greater<>());
   }
 
-  int64_t all_bytes(BufferId b) const {
-    const BufferInfo& info = p_.buffers[b];
-    return info.elements.value * static_cast<int64_t>(itemsize(info.dtype));
-  }
-  /// Of the arena.
-  int64_t bytes(BufferId b) const { return p_.buffers[b].kind == BufferInfo::kArena ? all_bytes(b) : 0; }
+  int64_t bytes(BufferId b) const { return arena_bytes(p_.buffers[b]); }
 
   /// Bytes of the arena that running `s` now frees, less what it takes.
   int64_t given_back(int s) const {
