@@ -5,6 +5,7 @@
 
 #include "smolder/ir/control_flow.h"
 #include "smolder/jit/library/library.h"
+#include "smolder/jit/library/waits.h"
 #include "smolder/jit/switches.h"
 
 namespace smolder::jit {
@@ -95,6 +96,10 @@ bool looks_at_index(const Step& step, DeviceType device) {
   if (step.kernel) return !step.kernel->errors.empty();
   if (ir::is_control_flow(step.library->op)) return true;
   return device == DeviceType::kCUDA && is_fallback(device, step.library->op);
+}
+
+bool may_throw(const Step& step) {
+  return step.library && is_users(step.library->op) && !waits_on_device(step.library->op);
 }
 
 void find_checks(Program& program, std::span<const int> launch_of) {

@@ -309,11 +309,12 @@ class DonorSearch {
   }
 
   /// What a user's kernel throws, or on the CPU an index out of range, ends the step, which then runs op by op from its
-  /// leaves: none may be overwritten before. On a device kernels that overwrite leaves are guarded.
+  /// leaves: none may be overwritten before. On a device kernels that overwrite leaves are guarded, and what only waits
+  /// begins nothing that may fail.
   int last_launch_of_users() const {
     int last = -1;
     for (size_t s = 0; s < p_.steps.size(); ++s) {
-      if (p_.steps[s].library && is_users(p_.steps[s].library->op)) last = std::max(last, launch_of_[s]);
+      if (may_throw(p_.steps[s])) last = std::max(last, launch_of_[s]);
     }
     return last;
   }

@@ -198,10 +198,12 @@ class Scheduler {
   }
 
   /// A step waits for the writer of what it reads; where a buffer is updated, also for the readers of what it was. On a
-  /// device what updates a leaf waits for what looks at indices before it in the program: see find_donors().
+  /// device what updates a leaf waits for what looks at indices or may throw before it in the program, and for what may
+  /// throw and needs no update: see find_donors().
   void find_dependencies() {
-    std::vector<int> writer(p_.buffers.size(), -1), checks;
+    std::vector<int> writer(p_.buffers.size(), -1), checks, updates, may_throw_first;
     std::vector<std::vector<int>> readers(p_.buffers.size());  // since the last write
+    std::vector<bool> needs_update(n_);
     reads_left_.assign(p_.buffers.size(), 0);
     followers_.resize(n_);
     waits_.assign(n_, 0);
@@ -218,14 +220,29 @@ class Scheduler {
         readers[b].clear();
         writer[b] = s;
       }
-      if (on_device_ && updates_leaf(s)) needs.insert(needs.end(), checks.begin(), checks.end());
-      const DeviceType device = p_.options.device.type;
-      if (on_device_ && looks_at_index(p_.steps[s], device)) checks.push_back(s);
-      std::sort(needs.begin(), needs.end());
-      needs.erase(std::unique(needs.begin(), needs.end()), needs.end());
-      std::erase(needs, s);
-      for (const int n : needs) followers_[n].push_back(s);
-      waits_[s] = static_cast<int>(needs.size());
+      const bool is_update = on_device_ && updates_leaf(s), throws = on_device_ && may_throw(p_.steps[s]);
+      needs_update[s] = is_update || std::ranges::any_of(needs, [&](int n) { return needs_update[n]; });
+      if (is_update) {
+        updates.push_back(s);
+        needs.insert(needs.end(), checks.begin(), checks.end());
+      }
+      if (throws && !needs_update[s]) {
+        may_throw_first.push_back(s);
+      } else if (throws || (on_device_ && looks_at_index(p_.steps[s], p_.options.device.type))) {
+        checks.push_back(s);
+      }
+      wait_for(s, std::move(needs));
+    }
+    for (const int s : updates) wait_for(s, may_throw_first);
+  }
+
+  void wait_for(int s, std::vector<int> needs) {
+    std::ranges::sort(needs);
+    needs.erase(std::ranges::unique(needs).begin(), needs.end());
+    for (const int n : needs) {
+      if (n == s) continue;
+      followers_[n].push_back(s);
+      ++waits_[s];
     }
   }
 
