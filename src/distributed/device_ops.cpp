@@ -1,6 +1,7 @@
 #include "smolder/distributed/device_ops.h"
 
 #include <algorithm>
+#include <iterator>
 #include <mutex>
 #include <numeric>
 #include <string_view>
@@ -50,11 +51,6 @@ struct Call {
   void copy(void* target, const void* source, size_t bytes) const {
     if (bytes && target != source) smolder::cuda::copy_on_device(Queue::of(device).stream(), target, source, bytes);
   }
-  /// Where NCCL reads the operand: where it is, if it stays there, else its copy in the result's memory.
-  const char* operand(bool stays, char* copied) const {
-    if (!stays) copy(copied, from, from_bytes());
-    return stays ? from : copied;
-  }
   BufferRef allocate(size_t bytes) const { return smolder::cuda::allocate(bytes, device); }
   /// Memory of the operand, which stays until the collective has read it.
   const char* staged(std::vector<BufferRef>& kept) const {
@@ -65,23 +61,21 @@ struct Call {
   }
 };
 
-/// What is done at once on the device's queue, what NCCL is then told, and what must live until that is done. `stays`:
-/// the operand's memory stays until the device has read it.
+/// What NCCL is told, and what must live until that is done. The operand stays until then.
 struct Plan {
   Launch launch;
   std::vector<BufferRef> kept = {};
 };
-using Prepare = Plan(const Call& c, bool stays);
+using Prepare = Plan(const Call& c);
 
-Plan all_reduce(const Call& c, bool stays) {
-  return {[from = c.operand(stays, c.to), to = c.to, n = c.to_count, r = c.reduction()](nccl::Communicator& comm,
-                                                                                        DriverStream s) {
+Plan all_reduce(const Call& c) {
+  return {[from = c.from, to = c.to, n = c.to_count, r = c.reduction()](nccl::Communicator& comm, DriverStream s) {
     if (n) comm.all_reduce(from, to, n, r, s);
   }};
 }
 
 /// Of ranks but the root NCCL writes nothing.
-Plan reduce(const Call& c, bool /*stays*/) {
+Plan reduce(const Call& c) {
   c.copy(c.to, c.from, c.from_bytes());
   return {[to = c.to, n = c.to_count, r = c.reduction(), root = static_cast<int>(c.words.detail[1])](
               nccl::Communicator& comm, DriverStream s) {
@@ -89,50 +83,68 @@ Plan reduce(const Call& c, bool /*stays*/) {
   }};
 }
 
-Plan broadcast(const Call& c, bool stays) {
-  return {[from = c.operand(stays, c.to), to = c.to, bytes = c.to_bytes(), root = static_cast<int>(c.words.detail[0])](
+Plan broadcast(const Call& c) {
+  return {[from = c.from, to = c.to, bytes = c.to_bytes(), root = static_cast<int>(c.words.detail[0])](
               nccl::Communicator& comm, DriverStream s) {
     if (bytes) comm.broadcast(from, to, bytes, root, s);
   }};
 }
 
-Plan all_gather(const Call& c, bool stays) {
-  const char* const mine = c.operand(stays, c.to + static_cast<size_t>(c.rank()) * c.from_bytes());
-  return {[mine, to = c.to, bytes = c.from_bytes()](nccl::Communicator& comm, DriverStream s) {
-    if (bytes) comm.all_gather(mine, to, bytes, s);
-  }};
+/// Memory that NCCL reads and writes, of one piece of a tensor.
+struct Move {
+  const char* from;
+  char* to;
+  size_t count;
+};
+/// One call of NCCL's for each piece, which it runs as one.
+template <class One>
+Launch together(std::vector<Move> moves, One&& one) {
+  return [moves = std::move(moves), one = std::forward<One>(one)](nccl::Communicator& comm, DriverStream s) {
+    if (moves.size() > 1) comm.begin();
+    for (const Move& m : moves) {
+      if (m.count) one(comm, m, s);
+    }
+    if (moves.size() > 1) comm.end();
+  };
 }
 
-/// Where this rank's part of the operand lies, in bytes.
-size_t part_of(const Call& c) {
-  return static_cast<size_t>(c.rank()) * (c.from_bytes() / static_cast<size_t>(c.size()));
+Plan all_gather(const Call& c) {
+  std::vector<Move> moves;
+  for (const Piece& p : pieces_of("all_gather", c.words, c.from_count, c.size())) {
+    const size_t item = itemsize(c.dtype);
+    moves.push_back({c.from + p.part * item, c.to + p.whole * item, p.count * item});
+  }
+  return {together(std::move(moves), [](nccl::Communicator& comm, const Move& m, DriverStream s) {
+    comm.all_gather(m.from, m.to, m.count, s);
+  })};
 }
-/// One that is begun works in the memory of its operand, of which its result is a part.
-Plan reduce_scatter(const Call& c, bool stays) {
-  const char* const from = c.operand(stays, c.to);
-  char* const to = stays ? c.to : c.to + part_of(c);
-  const size_t n = c.from_count / static_cast<size_t>(c.size());
-  return {[from, to, n, r = c.reduction()](nccl::Communicator& comm, DriverStream s) {
-    if (n) comm.reduce_scatter(from, to, n, r, s);
-  }};
+
+Plan reduce_scatter(const Call& c) {
+  std::vector<Move> moves;
+  for (const Piece& p : pieces_of("reduce_scatter", c.words, c.to_count, c.size())) {
+    const size_t item = itemsize(c.dtype);
+    moves.push_back({c.from + p.whole * item, c.to + p.part * item, p.count});
+  }
+  return {together(std::move(moves), [r = c.reduction()](nccl::Communicator& comm, const Move& m, DriverStream s) {
+    comm.reduce_scatter(m.from, m.to, m.count, r, s);
+  })};
 }
 
 /// Bytes for and from each rank, one after the other; what a rank keeps for itself is sent, too.
-Plan exchange(const char* from, std::vector<size_t> going, char* to, std::vector<size_t> coming,
-              std::vector<BufferRef> kept) {
-  return {[=, going = std::move(going), coming = std::move(coming)](nccl::Communicator& comm, DriverStream s) {
-            comm.begin();
-            size_t at = 0;
-            for (size_t r = 0; r < going.size(); at += going[r++]) {
-              if (going[r]) comm.send(from + at, going[r], static_cast<int>(r), s);
-            }
-            at = 0;
-            for (size_t r = 0; r < coming.size(); at += coming[r++]) {
-              if (coming[r]) comm.receive(to + at, coming[r], static_cast<int>(r), s);
-            }
-            comm.end();
-          },
-          std::move(kept)};
+Plan exchange(const Call& c, std::vector<size_t> going, std::vector<size_t> coming) {
+  return {[from = c.from, to = c.to, going = std::move(going), coming = std::move(coming)](nccl::Communicator& comm,
+                                                                                           DriverStream s) {
+    comm.begin();
+    size_t at = 0;
+    for (size_t r = 0; r < going.size(); at += going[r++]) {
+      if (going[r]) comm.send(from + at, going[r], static_cast<int>(r), s);
+    }
+    at = 0;
+    for (size_t r = 0; r < coming.size(); at += coming[r++]) {
+      if (coming[r]) comm.receive(to + at, coming[r], static_cast<int>(r), s);
+    }
+    comm.end();
+  }};
 }
 
 std::vector<size_t> only(int rank, int size, size_t bytes) {
@@ -141,36 +153,30 @@ std::vector<size_t> only(int rank, int size, size_t bytes) {
   return out;
 }
 
-Plan gather(const Call& c, bool stays) {
+Plan gather(const Call& c) {
   const int root = static_cast<int>(c.words.detail[0]);
-  std::vector<BufferRef> kept;
-  const char* const from = stays ? c.from : c.staged(kept);
   std::vector<size_t> coming(static_cast<size_t>(c.size()), c.rank() == root ? c.from_bytes() : 0);
-  return exchange(from, only(root, c.size(), c.from_bytes()), c.to, std::move(coming), std::move(kept));
+  return exchange(c, only(root, c.size(), c.from_bytes()), std::move(coming));
 }
 
-Plan scatter(const Call& c, bool stays) {
+Plan scatter(const Call& c) {
   const int root = static_cast<int>(c.words.detail[0]);
-  std::vector<BufferRef> kept;
-  const char* const from = stays ? c.from : c.staged(kept);
   std::vector<size_t> going(static_cast<size_t>(c.size()), c.rank() == root ? c.to_bytes() : 0);
-  return exchange(from, std::move(going), c.to, only(root, c.size(), c.to_bytes()), std::move(kept));
+  return exchange(c, std::move(going), only(root, c.size(), c.to_bytes()));
 }
 
-Plan all_to_all(const Call& c, bool stays) {
+Plan all_to_all(const Call& c) {
   const auto n = static_cast<size_t>(c.size());
   const auto bytes = [&](std::span<const int64_t> counts) {
     std::vector<size_t> out;
     for (const int64_t count : counts) out.push_back(static_cast<size_t>(count) * itemsize(c.dtype));
     return out;
   };
-  std::vector<BufferRef> kept;
-  const char* const from = stays ? c.from : c.staged(kept);
-  return exchange(from, bytes(c.words.detail.first(n)), c.to, bytes(c.words.detail.subspan(n, n)), std::move(kept));
+  return exchange(c, bytes(c.words.detail.first(n)), bytes(c.words.detail.subspan(n, n)));
 }
 
 /// All have come where all have added one number.
-Plan barrier(const Call& c, bool /*stays*/) {
+Plan barrier(const Call& c) {
   Plan plan{{}, {c.allocate(sizeof(int32_t))}};
   plan.launch = [word = plan.kept[0]->data()](nccl::Communicator& comm, DriverStream s) {
     comm.all_reduce(word, word, 1, {nccl::Type::kInt32, nccl::ReduceOp::kSum}, s);
@@ -209,12 +215,14 @@ std::shared_ptr<QueuedJob> queue_receive(const Call& c) {
                                  {});
 }
 
-std::shared_ptr<QueuedJob> queue_call(std::string_view name, const Call& c, const Dims& from, bool stays) {
+std::shared_ptr<QueuedJob> queue_call(std::string_view name, const Call& c, const Dims& from,
+                                      std::vector<BufferRef> copies) {
   count_collective(std::max(c.from_bytes(), c.to_bytes()));
   if (name == "send") return queue_send(c);
   if (name == "receive") return queue_receive(c);
   const auto* const kind = std::ranges::find(kKinds, name, &std::pair<std::string_view, Prepare*>::first);
-  Plan plan = kind->second(c, stays);
+  Plan plan = kind->second(c);
+  std::ranges::move(copies, std::back_inserter(plan.kept));
   return c.group->queue(title_of(name, c.words, c.dtype, from, *c.group), std::max(c.from_bytes(), c.to_bytes()),
                         c.device, plan.launch, std::move(plan.kept));
 }
@@ -234,14 +242,18 @@ struct Begun {
 void queue_now(const char* name, int device, const KernelCall& call) {
   if (stands_in(Words::read(call.attrs).group)) return stand_in_on_device(device, call.inputs[0], call.outputs[0]);
   const Call c(device, call);
-  const std::shared_ptr<QueuedJob> job = queue_call(name, c, call.inputs[0].shape, true);
+  const std::shared_ptr<QueuedJob> job = queue_call(name, c, call.inputs[0].shape, {});
   if (std::string_view(name) != "send") c.group->follow(job, device);  // what is sent is a copy
 }
 
-void queue_begin(const char* name, int device, const KernelCall& call) {
+void queue_begin(const char* name, int device, const KernelCall& call, std::vector<BufferRef>& copies) {
   if (stands_in(Words::read(call.attrs).group)) return stand_in_on_device(device, call.inputs[0], call.outputs[0]);
-  const Call c(device, call);
-  std::shared_ptr<QueuedJob> job = queue_call(name, c, call.inputs[0].shape, false);
+  Call c(device, call);
+  if (is_in_place(name)) {  // of which the operand does not stay: see record_finish
+    c.copy(c.to, c.from, c.from_bytes());
+    c.from = c.to;
+  }
+  std::shared_ptr<QueuedJob> job = queue_call(name, c, call.inputs[0].shape, std::move(copies));
   Begun& begun = Begun::get();
   const std::lock_guard hold(begun.lock);
   begun.jobs[c.to] = std::move(job);
@@ -260,7 +272,7 @@ void queue_finish(int device, const KernelCall& call) {
     begun.jobs.erase(at);
   }
   c.group->follow(job, device);
-  c.copy(c.to, c.from_count == c.to_count ? c.from : c.from + part_of(c), c.to_bytes());
+  c.copy(c.to, c.from, c.to_bytes());
 }
 
 void forget_begun_on_devices() {

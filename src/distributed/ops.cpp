@@ -62,8 +62,24 @@ void broadcast(Communicator& c, Word word, const Words& w, const Bytes& b, int /
   if (b.to_count) c.broadcast(b.to, b.to_bytes(), static_cast<int>(w.detail[0]), word);
 }
 
-void all_gather(Communicator& c, Word word, const Words& /*w*/, const Bytes& b, int /*rank*/, int /*size*/) {
-  if (b.from_count) c.all_gather(b.from, b.to, b.from_bytes(), word);
+/// Between a tensor in pieces whole, and what each rank has of all of them, one rank behind the other.
+template <class Copy>
+void each_part(const std::vector<Piece>& pieces, size_t of_rank, int size, size_t item, Copy&& copy) {
+  for (size_t r = 0; r < static_cast<size_t>(size); ++r) {
+    for (const Piece& p : pieces) copy((p.whole + r * p.count) * item, (r * of_rank + p.part) * item, p.count * item);
+  }
+}
+
+void all_gather(Communicator& c, Word word, const Words& w, const Bytes& b, int /*rank*/, int size) {
+  if (b.from_count == 0) return;
+  const auto count = static_cast<size_t>(b.from_count);
+  const std::vector<Piece> pieces = pieces_of("all_gather", w, count, size);
+  if (pieces.size() == 1) return c.all_gather(b.from, b.to, b.from_bytes(), word);
+  std::string parts(b.to_bytes(), '\0');
+  c.all_gather(b.from, parts.data(), b.from_bytes(), word);
+  each_part(pieces, count, size, b.item(), [&](size_t whole, size_t part, size_t bytes) {
+    std::memcpy(static_cast<char*>(b.to) + whole, parts.data() + part, bytes);
+  });
 }
 
 void gather(Communicator& c, Word word, const Words& w, const Bytes& b, int /*rank*/, int /*size*/) {
@@ -77,9 +93,20 @@ void scatter(Communicator& c, Word word, const Words& w, const Bytes& b, int /*r
 /// Each rank gets the parts that are its own and adds them in the order of ranks: as few bytes as can be.
 void reduce_scatter(Communicator& c, Word word, const Words& w, const Bytes& b, int /*rank*/, int size) {
   if (b.to_count == 0) return;
+  const auto count = static_cast<size_t>(b.to_count);
+  const std::vector<Piece> pieces = pieces_of("reduce_scatter", w, count, size);
+  const void* from = b.from;
+  std::string by_rank;
+  if (pieces.size() > 1) {
+    by_rank.resize(b.from_bytes());
+    each_part(pieces, count, size, b.item(), [&](size_t whole, size_t part, size_t bytes) {
+      std::memcpy(by_rank.data() + part, static_cast<const char*>(b.from) + whole, bytes);
+    });
+    from = by_rank.data();
+  }
   std::string parts(b.from_bytes(), '\0');
   const std::vector<int64_t> sizes(static_cast<size_t>(size), static_cast<int64_t>(b.to_bytes()));
-  c.all_to_all(b.from, sizes, parts.data(), sizes, word);
+  c.all_to_all(from, sizes, parts.data(), sizes, word);
   const Combine combine = combine_of_call(w, b.dtype);
   std::memcpy(b.to, parts.data(), b.to_bytes());
   for (int r = 1; r < size; ++r) {
@@ -275,15 +302,14 @@ constexpr const char* kSignature = "(Tensor x, Tensor(a!) token, int group, int[
 constexpr const char* kFinish =
     "(Tensor x, Tensor(a!) token, Tensor(b!) sender, int group, int[] detail, int[] shape, ScalarType dtype) -> Tensor";
 
-// Without a token: the others do not see where a rank waits, so plans may have it later.
+// Without a token: the others do not see where a rank waits, so plans may have it later. The operand of what was begun
+// is read where it is until then, so the wait needs it, too, unless that works in place.
 constexpr const char* kFollow = "(Tensor x, int group, int[] detail, int[] shape, ScalarType dtype) -> Tensor";
+constexpr const char* kRelease =
+    "(Tensor x, Tensor operand, int group, int[] detail, int[] shape, ScalarType dtype) -> Tensor";
 
 void shape_of_words(const ir::Call& call, ir::Meta* out) {
   out[0] = {Dims(Words::read(call.attrs).shape), call.inputs[0]->dtype, false};
-}
-/// Of a reduce_scatter that is begun, whose result is part of the operand's memory.
-void shape_of_operand(const ir::Call& call, ir::Meta* out) {
-  out[0] = {call.inputs[0]->shape, call.inputs[0]->dtype, false};
 }
 void shape_of_finish(const ir::Call& call, ir::Meta* out) {
   out[0] = {Dims(Words::read(call.attrs).shape), static_cast<DType>(call.attrs.back()), false};
@@ -306,7 +332,7 @@ struct Table {
   Library library{"dist"};
   std::unordered_map<std::string, Ops> of;
   std::unordered_map<ir::Op, const Kind*> begins;
-  ir::Op finish, finish_on_device;
+  ir::Op finish, follow, release;
   std::mutex lock;
   std::map<int, Order> orders;  ///< by device; the CPU's is that of -1
 
@@ -331,21 +357,25 @@ struct Table {
       Ops ops;
       ops.now = define(name + (name == "receive" ? with_sender(kSignature) : kSignature), &shape_of_words,
                        [&kind](const KernelCall& call) { run_now(kind, call); });
-      on_device(ops.now, [&kind](int device, const KernelCall& call) { queue_now(kind.name, device, call); });
+      on_device(ops.now,
+                [&kind](int device, const KernelCall& call, auto& /*copies*/) { queue_now(kind.name, device, call); });
       ops.begin = define("begin_" + name + kSignature, &shape_of_number,
                          [&kind](const KernelCall& call) { run_begin(kind, call); });
-      const bool in_place = name == "reduce_scatter";
-      ops.begin_on_device = define("queue_" + name + kSignature, in_place ? &shape_of_operand : &shape_of_words, {});
-      if (in_place) jit::set_in_place_on_device(ops.begin_on_device);
-      on_device(ops.begin_on_device,
-                [&kind](int device, const KernelCall& call) { queue_begin(kind.name, device, call); });
+      ops.begin_on_device = define("queue_" + name + kSignature, &shape_of_words, {});
+      if (is_in_place(name)) jit::set_in_place_on_device(ops.begin_on_device);
+      on_device(ops.begin_on_device, [&kind](int device, const KernelCall& call, std::vector<BufferRef>& copies) {
+        queue_begin(kind.name, device, call, copies);
+      });
       of.emplace(name, ops);
       for (const ir::Op op : {ops.now, ops.begin, ops.begin_on_device}) begins.emplace(op, &kind);
     }
     finish = define(std::string("finish") + kFinish, &shape_of_finish, &run_finish);
-    finish_on_device = define(std::string("follow") + kFollow, &shape_of_finish, {});
-    on_device(finish_on_device, &queue_finish);
-    jit::set_waits_on_device(finish_on_device);
+    follow = define(std::string("follow") + kFollow, &shape_of_finish, {});
+    release = define(std::string("release") + kRelease, &shape_of_finish, {});
+    for (const ir::Op op : {follow, release}) {
+      on_device(op, [](int device, const KernelCall& call, auto& /*copies*/) { queue_finish(device, call); });
+      jit::set_waits_on_device(op);
+    }
     lazy::set_effects_lost(&fail_groups);
     lazy::set_effects_ahead(&announce);
     smolder::cuda::set_wait_check(&check_groups_on_devices);
@@ -419,14 +449,15 @@ Tensor record_begin(const CollectiveCall& call, const Tensor& x) {
   return call_op(is_on_device(x) ? ops.begin_on_device : ops.begin, x, false, words_of(call));
 }
 
-Tensor record_finish(const CollectiveCall& call, const Tensor& begun, DType dtype) {
+Tensor record_finish(const CollectiveCall& call, const Tensor& begun, const Tensor& x) {
   std::vector<int64_t> words = words_of(call);
-  words.push_back(static_cast<int64_t>(dtype));
+  words.push_back(static_cast<int64_t>(x.dtype()));
   const Table& table = Table::get();
-  if (!is_on_device(begun)) return call_op(table.finish, begun, true, words);
+  if (!is_on_device(x)) return call_op(table.finish, begun, true, words);
   const lazy::GradMode no_grad(false);
-  const std::vector<lazy::OperandValue> operands{begun};
-  return lazy::call_op(table.finish_on_device, operands, words)[0];
+  std::vector<lazy::OperandValue> operands{begun};
+  if (!is_in_place(call.name)) operands.emplace_back(x);
+  return lazy::call_op(operands.size() > 1 ? table.release : table.follow, operands, words)[0];
 }
 
 void define_collectives() { Table::get(); }

@@ -4,6 +4,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "smolder/core/dims.h"
 #include "smolder/core/dtype.h"
@@ -18,6 +19,15 @@ struct Words {
 
   static Words read(std::span<const int64_t> words);
 };
+
+/// A tensor's part in one of many (see CollectiveCall), in elements.
+struct Piece {
+  size_t count;
+  size_t part;   ///< where a rank's part begins among its others
+  size_t whole;  ///< where the whole tensor begins, which has `count` elements of each rank
+};
+/// Those that the words of the collective `name` say, of `count` elements on a rank.
+std::vector<Piece> pieces_of(std::string_view name, const Words& w, size_t count, int ranks);
 
 /// "float32[2, 3]"
 std::string text_of(DType dtype, const Dims& shape);

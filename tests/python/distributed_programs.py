@@ -629,6 +629,33 @@ def program_freed(rank, size):
     assert all(c.beside for c in smolder.explain(step)().collectives[:-1])
 
 
+def program_updated(rank, size):
+    """What is updated by reductions that are waited for early, as many gradients are, is updated in its own memory."""
+    count, n = 4, 1 << 23  # of 32 MiB each
+    base, weights = (smolder.arange(n) % 7).float(), [smolder.zeros(n // size) for _ in range(4)]
+
+    def step():
+        parts, x = [], base * (rank + 1.0)
+        for _ in range(count):
+            x = x + x.mean()
+            parts.append(smolder.zeros(n // size))
+            dist.reduce_scatter_tensor(parts[-1], x, async_op=True).wait()
+        for w, part in zip(weights, parts, strict=True):
+            w -= part
+        smolder.mark_step()
+
+    for _ in range(3):
+        step()
+    before = counters()["memory.donated"]
+    step()
+    assert counters()["memory.donated"] - before == count
+    shift = 0.0
+    for w in weights:
+        shift += 3.0 + shift
+        expected = -4.0 * (np.arange(rank * (n // size), rank * (n // size) + 7) % 7 + shift) * sum(range(1, size + 1))
+        np.testing.assert_allclose(w[:7].cpu().numpy(), expected, 1e-4)
+
+
 def program_changes_nothing(rank, size):
     """A step with collectives that fails leaves all as it was, on the ranks that hear of it too."""
     smolder.manual_seed(0)
@@ -722,6 +749,22 @@ def program_in_place(rank, size):
         mine = np.arange(rank * (n // size), (rank + 1) * (n // size)) % 7 * float(total)
         same(part, mine.astype(np.float32))
         assert read_later or taken < 6 * n, (taken, n)  # the operand, and no copy of it
+
+
+def program_strided(rank, size):
+    """A device reads what a collective was begun with until it is waited for, also where that is a view."""
+    n = 256
+    base = smolder.arange(n * n).reshape(n, n).float() + rank
+    whole = np.stack([(np.arange(n * n).reshape(n, n) + r).T[:, 1:] * 1.0 for r in range(size)])
+    for _ in range(3):
+        x, found = base.T[:, 1:], smolder.zeros(size, n, n - 1)
+        work = dist.all_gather_into_tensor(found, x, async_op=True)
+        others = smolder.zeros(n, n)  # of as much memory as a copy
+        for _ in range(6):
+            others = (others + 1.0) @ base * 1e-8
+        work.wait()
+        same(found, whole.astype(np.float32))
+        others.sum().item()
 
 
 def program_unread(rank, size):

@@ -23,7 +23,11 @@ def run(program, size, **env):
 
 @pytest.mark.parametrize(
     ("program", "size"),
-    [("dtypes,peers,functional", SIZE), ("steps,later,objects,unread", 2), ("ddp_more,overlap,in_place,freed", 2)],
+    [
+        ("dtypes,peers,functional", SIZE),
+        ("steps,later,objects,unread", 2),
+        ("ddp_more,overlap,in_place,freed,updated,strided", 2),
+    ],
 )
 def test_program(program, size):
     run(program, size)

@@ -68,7 +68,7 @@ def _places(graphs, ran):
             name = next((op.name for op in k.ops if op.name.startswith("dist::")), k.name)
             if not name.startswith("dist::") or name == "dist::send":
                 continue
-            if name not in ("dist::finish", "dist::follow"):
+            if name not in ("dist::finish", "dist::follow", "dist::release"):
                 begins[id(next(begun, None))] = (g.number, k.number)
             if not name.startswith(("dist::begin_", "dist::queue_")):
                 ends[id(next(needed, None))] = (g.number, k.number)

@@ -158,8 +158,9 @@ void bind_distributed(nb::module_& m) {
                           std::vector<int64_t> shape) {
     return distributed::record_begin(call_of(name, group, std::move(detail), std::move(shape)), x);
   });
-  m.def("_dist_finish", [](const Tensor& begun, int64_t group, std::vector<int64_t> shape, const PyDType& dtype) {
-    return distributed::record_finish(call_of("", group, {}, std::move(shape)), begun, dtype.value);
+  m.def("_dist_finish", [](const std::string& name, const Tensor& begun, const Tensor& x, int64_t group,
+                           std::vector<int64_t> detail, std::vector<int64_t> shape) {
+    return distributed::record_finish(call_of(name, group, std::move(detail), std::move(shape)), begun, x);
   });
   m.def("_dist_all_reduce_now", [](int64_t number, std::vector<uint8_t> values) {
     outside([&] {

@@ -26,6 +26,7 @@
 #include "smolder/jit/cuda/native/scatter.h"
 #include "smolder/jit/cuda/native/sort.h"
 #include "smolder/jit/library/product_steps.h"
+#include "smolder/jit/library/waits.h"
 
 namespace smolder::jit::cuda {
 
@@ -225,7 +226,10 @@ class QueuedCall final : public BoundLibrary {
     const auto add = [&](const LibraryView& v) { views_.push_back({nullptr, v.dtype, v.shape, v.strides, v.weak}); };
     for (const LibraryView& v : inputs) {
       operands_.emplace_back(std::nullopt);
-      if (!v.weak && !is_contiguous(v.shape, v.strides)) operands_.back().emplace(NativeDevice::of(device), v);
+      const bool only_held = operands_.size() > 1 && waits_on_device(op);
+      if (!v.weak && !only_held && !is_contiguous(v.shape, v.strides)) {
+        operands_.back().emplace(NativeDevice::of(device), v);
+      }
       add(operands_.back() ? operands_.back()->view() : v);
     }
     std::ranges::for_each(outputs, add);
@@ -240,7 +244,7 @@ class QueuedCall final : public BoundLibrary {
     }
     const std::span<const eager::TensorView> all(views);
     eager::ErrorReport errors;
-    kernel_(device_, {op_, all.first(operands_.size()), all.subspan(operands_.size()), attrs_, &errors});
+    kernel_(device_, {op_, all.first(operands_.size()), all.subspan(operands_.size()), attrs_, &errors}, holders);
     return true;
   }
   std::string describe() const override { return std::string(ir::name(op_)); }

@@ -58,8 +58,10 @@ std::unique_ptr<BoundLibrary> bind_library(Device device, ir::Op op, std::vector
                                            bool guarded = false);
 
 /// What runs an op of users on a device: it queues work after all that the device's queue was given, and the host goes
-/// on. Inputs are row-major; addresses are the device's, but those of numbers.
-using QueuedKernel = std::function<void(int device, const eager::KernelCall& call)>;
+/// on. Inputs are row-major; addresses are the device's, but those of numbers. `copies` has the memory of inputs that
+/// were copied to be row-major: whoever reads it beside the queue takes that. Of an op that waits the first input alone
+/// is copied.
+using QueuedKernel = std::function<void(int device, const eager::KernelCall& call, std::vector<BufferRef>& copies)>;
 /// An op has one at most, for the life of the process. Thread-safe.
 void register_queued_kernel(ir::Op op, QueuedKernel kernel);
 /// Null where there is none: the op then runs on the host, between copies.

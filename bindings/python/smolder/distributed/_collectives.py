@@ -247,8 +247,7 @@ def _record(name, x, group, detail, shape, async_op, write, tensors):
         put(_core._dist_call(name, x, group._number, detail, shape))
         return None
     begun = _core._dist_begin(name, x, group._number, detail, shape)
-    dtype = x.dtype
-    return Work(lambda: put(_core._dist_finish(begun, group._number, shape, dtype)), tensors, group)
+    return Work(lambda: put(_core._dist_finish(name, begun, x, group._number, detail, shape)), tensors, group)
 
 
 def _as_real(tensor, op, name):

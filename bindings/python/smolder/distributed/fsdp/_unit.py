@@ -133,7 +133,7 @@ class Unit:
     def begin(self, shards: Any) -> list[tuple[list[int], Any]]:
         """Begins to bring parts together: one collective a dtype. By parameters, what finishes it."""
         begun = []
-        for dtype, of in self._by_dtype([self._compute_dtype(p) for p in self.places]).items():
+        for dtype, of in self._by_dtype(dict(enumerate(map(self._compute_dtype, self.places)))).items():
             parts = []
             for i in of:
                 x = plain(shards[i]).detach().to(dtype)
@@ -141,7 +141,7 @@ class Unit:
                 parts.append(x.reshape(-1))
                 if rows:
                     parts.append(_creation.zeros(rows * self.places[i].inner, dtype=dtype, device=x.device))
-            begun.append((of, moves.begin_rows(_core.cat(parts), self.group)))
+            begun.append((of, moves.begin_pieces(_core.cat(parts), [self._width(i) for i in of], self.group)))
         return begun
 
     def gather(self, shards: Any) -> list[Any]:
@@ -150,22 +150,28 @@ class Unit:
         begun = None if ahead is None else ahead.take(shards)
         out: list[Any] = [None] * len(self.places)
         for of, finish in begun or self.begin(shards):
-            rows, at = finish(), 0
+            flat, at = finish(), 0
             for i in of:
-                place, width = self.places[i], self._chunk(i) * self.places[i].inner
-                block = rows[:, at : at + width].reshape([self.group.size() * self._chunk(i), *place.shape[1:]])
-                out[i] = block[: place.shape[0]]
-                at += width
+                place, n = self.places[i], self.group.size() * self._width(i)
+                whole = flat[at : at + n].reshape([self.group.size() * self._chunk(i), *place.shape[1:]])
+                out[i] = whole[: place.shape[0]]
+                at += n
         return out
 
     def _chunk(self, i):
         return -(-self.places[i].shape[0] // self.group.size())
 
-    @staticmethod
-    def _by_dtype(dtypes):
+    def _width(self, i):
+        """How many elements of a parameter each process has, with what fills up the last one's."""
+        return self._chunk(i) * self.places[i].inner
+
+    def _by_dtype(self, dtypes):
+        """Numbers of parameters by dtype. Those of whole 16 bytes come first, so that whole tensors begin at such."""
         found: dict[Any, list[int]] = {}
-        for i, dtype in enumerate(dtypes):
+        for i, dtype in dtypes.items():
             found.setdefault(dtype, []).append(i)
+        for dtype, of in found.items():
+            of.sort(key=lambda i: self._width(i) * dtype.itemsize % 16 != 0)
         return found
 
     def unshard(self) -> None:
@@ -298,28 +304,23 @@ class Unit:
         self._pending = {}
         out: list[Any] = [None] * len(grads)
         wanted = self.policy.reduce_dtype
-        numbers = sorted(found)
-        by_dtype = self._by_dtype([wanted or found[i].dtype for i in numbers])
-        for dtype, of in by_dtype.items():
-            of = [numbers[k] for k in of]
-            rows = [self._rows(i, found[i].to(dtype)) for i in of]
-            part = moves.reduce_rows(_core.cat(rows, 1), self.group)
-            at = 0
+        for dtype, of in self._by_dtype({i: wanted or found[i].dtype for i in sorted(found)}).items():
+            flat = _core.cat([self._filled_up(i, found[i].to(dtype)) for i in of])
+            part, at = moves.reduce_pieces(flat, [self._width(i) for i in of], self.group), 0
             for i in of:
-                place, width = self.places[i], self._chunk(i) * self.places[i].inner
-                mine = plain(place.shard).shape
+                mine = plain(self.places[i].shard).shape
                 out[i] = part[at : at + math.prod(mine)].reshape(mine)
-                at += width
+                at += self._width(i)
             self._over_replicas(of, out)
         return [None if g is None else g.to(plain(self.places[i].shard).dtype) for i, g in enumerate(out)]
 
-    def _rows(self, i, grad):
-        """A row for each process."""
+    def _filled_up(self, i, grad):
+        """A whole gradient, flat, with as many rows for each process."""
         rows = self._chunk(i) * self.group.size()
         if rows != grad.shape[0]:
             missing = _creation.zeros([rows - grad.shape[0], *grad.shape[1:]], dtype=grad.dtype, device=grad.device)
             grad = _core.cat([grad, missing])
-        return grad.reshape([self.group.size(), -1])
+        return grad.reshape(-1)
 
     def _over_replicas(self, of, out):
         for i in of:

@@ -20,7 +20,16 @@ if TYPE_CHECKING:
 
     from smolder import Tensor
 
-__all__ = ["all_reduced", "begin_rows", "changed", "copied", "gather_rows", "gathered_sum", "on_first", "reduce_rows"]
+__all__ = [
+    "all_reduced",
+    "begin_pieces",
+    "changed",
+    "copied",
+    "gather_rows",
+    "gathered_sum",
+    "on_first",
+    "reduce_pieces",
+]
 
 _REDUCTIONS = {"sum": 0, "avg": 0, "product": 1, "max": 3, "min": 2}
 
@@ -43,25 +52,28 @@ def gather_rows(x: Tensor, group: Any) -> Tensor:
     return _core._dist_call("all_gather", x.detach(), group._number, [], [group.size(), x.numel()])
 
 
-def begin_rows(x: Tensor, group: Any) -> Callable[[], Tensor]:
-    """Begins the same. What it returns is to be called, once, where the rows are needed."""
-    shape = [group.size(), x.numel()]
+def begin_pieces(x: Tensor, counts: list[int], group: Any) -> Callable[[], Tensor]:
+    """Begins to bring several tensors together, of each of which `x` has this process's part, so many elements, one
+    behind the other. What it returns is to be called, once, where the whole tensors are needed, which lie one behind
+    the other."""
+    shape = [group.size() * x.numel()]
     if group.size() == 1 or x.numel() == 0:
         return partial(x.detach().reshape, shape)
-    begun = _core._dist_begin("all_gather", x.detach(), group._number, [], shape)
-    return partial(_core._dist_finish, begun, group._number, shape, x.dtype)
+    x = x.detach()
+    begun = _core._dist_begin("all_gather", x, group._number, counts, shape)
+    return partial(_core._dist_finish, "all_gather", begun, x, group._number, counts, shape)
 
 
-def reduce_rows(rows: Tensor, group: Any) -> Tensor:
-    """The sum of all processes' rows for this one. On a device it is waited for where it is needed."""
-    n = rows.numel() // group.size()
+def reduce_pieces(flat: Tensor, counts: list[int], group: Any) -> Tensor:
+    """The other way round: sums over all processes of tensors that lie one behind the other in `flat`; this process's
+    parts. On a device it is waited for where it is needed."""
+    flat, n, detail = flat.detach(), flat.numel() // group.size(), [0, *counts]
     if group.size() == 1 or n == 0:
-        return rows.detach().reshape(n)
-    flat = rows.detach().reshape(-1)
+        return flat.reshape(n)
     if flat.device.type != "cuda":
-        return _core._dist_call("reduce_scatter", flat, group._number, [0], [n])
-    begun = _core._dist_begin("reduce_scatter", flat, group._number, [0], [n])
-    return _core._dist_finish(begun, group._number, [n], flat.dtype)
+        return _core._dist_call("reduce_scatter", flat, group._number, detail, [n])
+    begun = _core._dist_begin("reduce_scatter", flat, group._number, detail, [n])
+    return _core._dist_finish("reduce_scatter", begun, flat, group._number, detail, [n])
 
 
 def _chunk(n, group):
@@ -95,7 +107,7 @@ def _reduce_scatter(x, dim, group):
         return x
     front = x.detach().movedim(dim, 0)
     n = front.shape[0]
-    part = reduce_rows(_padded(front, _chunk(n, group) * group.size()), group)
+    part = reduce_pieces(_padded(front, _chunk(n, group) * group.size()).reshape(-1), [], group)
     size, _ = Shard.local_shard_size_and_offset(n, group.size(), group.rank())
     return part.reshape([_chunk(n, group), *front.shape[1:]])[:size].movedim(0, dim)
 
