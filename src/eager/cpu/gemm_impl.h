@@ -341,8 +341,8 @@ void gather_items(const T* src, int64_t batch, int64_t row, int64_t col, int64_t
                   T* dst) {
   using S = Simd<T>;
   constexpr int64_t W = S::W, kTurn = S::template kTurn<T>;
-  // The longer run of neighbours is turned by vectors.
-  const bool along_row = col == 1, turns = items == W && (along_row ? cols : row == 1 ? rows : 0) >= kTurn;
+  // The longer run of neighbours is turned by vectors, where they have enough items to be worth it.
+  const bool along_row = col == 1, turns = 4 * items >= W && (along_row ? cols : row == 1 ? rows : 0) >= kTurn;
   const int64_t runs = along_row ? rows : cols, run = along_row ? row : col, length = along_row ? cols : rows;
   const int64_t first = (along_row ? cols : 1) * W, pitch = (along_row ? 1 : cols) * W;
   const int64_t turned = turns ? length / kTurn * kTurn : 0, step = along_row ? col : row;
@@ -350,7 +350,7 @@ void gather_items(const T* src, int64_t batch, int64_t row, int64_t col, int64_t
     T* const to = dst + r * first;
     for (int64_t p = 0; p < turned; p += kTurn) {
       const T* from[W];
-      for (int64_t i = 0; i < W; ++i) from[i] = src + i * batch + r * run + p;
+      for (int64_t i = 0; i < W; ++i) from[i] = src + (i < items ? i : items - 1) * batch + r * run + p;
       S::turn(from, to + p * pitch, pitch);
     }
     for (int64_t i = 0; i < items && turned < length; ++i) {

@@ -42,6 +42,9 @@ constexpr int64_t kChunkResult = 1 << 18, kChunkSums = 4 << 20, kAddGrain = 4096
 /// Products of rows and columns up to kSkinnyRows are small, and of fewer outputs and multiply-adds than these.
 constexpr int64_t kSmallOutputs = 64, kSmallWork = 256;
 
+/// Outputs up to which the chunks of a sum, not the columns of a result, fill vectors.
+constexpr int64_t kFewOutputs = 4;
+
 /// Tiles whose sums are finished at a time: transposing takes squares of vectors, which have more rows than a tile.
 constexpr int64_t kTilesTogether = 2;
 
@@ -479,11 +482,57 @@ class SmallMatmul final : public Matmul {
   const gemm::Kernels<T>& kernels_;
 };
 
+/// A product of few rows and columns, as a dot product: the chunks of its sums are items side by side.
+template <class T>
+class FewOutputs final : public Matmul {
+ public:
+  FewOutputs(const MatmulDesc& desc, const gemm::Kernels<T>& kernels) : Matmul(desc), kernels_(kernels) {}
+
+  static bool serves(const MatmulDesc& d) {
+    return d.m * d.n <= kFewOutputs && d.k > 0 && !is_half(d.dtype) && d.epilogue == MatmulDesc::Epilogue::kNone;
+  }
+
+  void run(const void* a, const void* b, void* c, const void* /*bias*/) const override {
+    const MatmulDesc& d = desc_;
+    for (int64_t i = 0; i < d.batch; ++i) {
+      item(static_cast<const T*>(a) + i * d.a_batch_stride, static_cast<const T*>(b) + i * d.b_batch_stride,
+           static_cast<T*>(c) + i * d.c_batch_stride);
+    }
+  }
+
+ private:
+  void item(const T* a, const T* b, T* c) const {
+    const MatmulDesc& d = desc_;
+    const int64_t outputs = d.m * d.n, whole = d.k / kChunk, all = ceil_div(d.k, kChunk);
+    T* const sums = scratch<T, 2>(all * outputs);
+    const auto sum = [&](int64_t first, int64_t count, int64_t k) {
+      kernels_.small({a + first * kChunk * d.a_col, kChunk * d.a_col, d.a_row, d.a_col, b + first * kChunk * d.b_row,
+                      kChunk * d.b_row, d.b_row, d.b_col, sums + first * outputs, outputs, d.n, count, d.m, d.n, k});
+    };
+    const int64_t groups = ceil_div(whole, kernels_.width);
+    // Cycles: about one for each element.
+    const auto group = static_cast<double>(kernels_.width * kChunk * (d.m + d.n));
+    parallel_for(groups, std::max<int64_t>(1, std::llround(kSerialCycles / 2 / group)),
+                 [&](int64_t begin, int64_t end) {
+                   sum(begin * kernels_.width, std::min(end * kernels_.width, whole) - begin * kernels_.width, kChunk);
+                 });
+    if (whole < all) sum(whole, 1, d.k - whole * kChunk);
+    for (int64_t o = 0; o < outputs; ++o) {
+      T total = sums[o];
+      for (int64_t i = 1; i < all; ++i) total += sums[i * outputs + o];
+      c[o / d.n * d.c_row + o % d.n] = total;
+    }
+  }
+
+  const gemm::Kernels<T>& kernels_;
+};
+
 }  // namespace
 
 template <class T>
 std::shared_ptr<const Matmul> make_float_matmul(const MatmulDesc& desc, const gemm::Kernels<T>& kernels) {
   if (SmallMatmul<T>::serves(desc, kernels)) return std::make_shared<SmallMatmul<T>>(desc, kernels);
+  if (FewOutputs<T>::serves(desc)) return std::make_shared<FewOutputs<T>>(desc, kernels);
   return std::make_shared<FloatMatmul<T>>(desc, kernels);
 }
 template std::shared_ptr<const Matmul> make_float_matmul(const MatmulDesc&, const gemm::Kernels<float>&);

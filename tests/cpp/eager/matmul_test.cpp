@@ -229,12 +229,13 @@ struct Size {
   int64_t batch, m, n, k;
 };
 /// Around vectors, tiles, chunks and the skinny paths; more rows than a group; nothing to sum; more than is
-/// packed at a time; batches of small ones.
+/// packed at a time; batches of small ones; few outputs of many chunks.
 constexpr Size kSizes[] = {{1, 1, 1, 1},      {1, 1, 1, 700},   {1, 1, 37, 129},   {1, 37, 1, 129},   {2, 2, 50, 600},
                            {3, 3, 17, 5},     {1, 4, 100, 513}, {4, 5, 5, 5},      {1, 8, 48, 512},   {1, 9, 49, 513},
                            {1, 13, 97, 1030}, {2, 33, 65, 64},  {1, 131, 50, 40},  {1, 300, 7, 20},   {2, 6, 10, 0},
                            {1, 1, 9, 0},      {1, 70, 130, 1},  {1, 270, 20, 600}, {1, 5, 20, 17000}, {19, 1, 1, 2},
-                           {37, 2, 2, 19},    {16, 3, 4, 1030}, {33, 1, 9, 16},    {20, 16, 4, 2}};
+                           {37, 2, 2, 19},    {16, 3, 4, 1030}, {33, 1, 9, 16},    {20, 16, 4, 2},    {1, 1, 1, 8910},
+                           {3, 2, 2, 2100},   {2, 1, 3, 5120}};
 
 TEST(Matmul, KeepsItsContractBitForBit) {
   for (const Types& t : kTypes) {
