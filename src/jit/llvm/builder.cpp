@@ -4,6 +4,7 @@
 #include <llvm/IR/Intrinsics.h>
 #include <llvm/IR/MDBuilder.h>
 
+#include <cmath>
 #include <vector>
 
 namespace smolder::jit::cpu {
@@ -185,7 +186,17 @@ void Builder::end_repeat(int n, std::span<const V> phis, std::span<const V> next
 V Builder::bitcast(V x, LaneType to) { return ir_.CreateBitCast(x, like(x, to)); }
 V Builder::sitofp(V x, LaneType to) { return ir_.CreateSIToFP(x, like(x, to)); }
 V Builder::fptosi_saturating(V x, LaneType to) {
-  return ir_.CreateIntrinsic(llvm::Intrinsic::fptosi_sat, {like(x, to), x->getType()}, {x});
+  // llvm.fptosi.sat takes vectors apart, which makes it ten times slower than this.
+  llvm::Type* type = like(x, to);
+  const unsigned bits = type->getScalarSizeInBits();
+  const double end = std::ldexp(1.0, static_cast<int>(bits) - 1);
+  V high = ir_.CreateFCmpOGE(x, llvm::ConstantFP::get(x->getType(), end));
+  V low = ir_.CreateFCmpOLT(x, llvm::ConstantFP::get(x->getType(), -end));
+  V in_range = fptosi_in_range(x, to);
+  V least = llvm::ConstantInt::get(type, llvm::APInt::getSignedMinValue(bits));
+  V most = llvm::ConstantInt::get(type, llvm::APInt::getSignedMaxValue(bits));
+  V clamped = ir_.CreateSelect(high, most, ir_.CreateSelect(low, least, in_range));
+  return ir_.CreateSelect(ir_.CreateFCmpUNO(x, x), llvm::Constant::getNullValue(type), clamped);
 }
 V Builder::fptosi_in_range(V x, LaneType to) {
   // Out of range is poison until frozen, then any number, as the caller expects.
