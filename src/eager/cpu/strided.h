@@ -32,6 +32,21 @@ void with_item_type(size_t itemsize, F&& f) {
   }
 }
 
+/// memcpy, but from the end where `to` is a little after `from` in its page of 4 KiB: there processors take each load
+/// for one of what the store before it wrote, and wait, which makes the copy ten times slower.
+inline void copy_bytes(void* to, const void* from, size_t bytes) {
+  constexpr size_t kPage = 4096, kNear = 512, kPiece = 64;
+  const size_t after = (reinterpret_cast<size_t>(to) - reinterpret_cast<size_t>(from)) % kPage;
+  size_t left = bytes;
+  if (bytes >= kPage && after > 0 && after < kNear) {
+    for (; left >= kPiece; left -= kPiece) {
+      const size_t at = left - kPiece;
+      std::memcpy(static_cast<char*>(to) + at, static_cast<const char*>(from) + at, kPiece);
+    }
+  }
+  std::memcpy(to, from, left);
+}
+
 /// A view as the sequence of its elements in row-major order of `shape`, to which it is broadcast.
 class Sequence {
  public:
@@ -68,7 +83,7 @@ class Sequence {
       T* to = static_cast<T*>(out);
       for_runs(begin, count, [&](const char* from, int64_t stride, int64_t n) {
         if (stride == sizeof(T)) {
-          std::memcpy(to, from, n * sizeof(T));
+          copy_bytes(to, from, n * sizeof(T));
         } else if (stride == 0) {
           std::fill(to, to + n, *reinterpret_cast<const T*>(from));
         } else {
@@ -85,7 +100,7 @@ class Sequence {
       const T* from = static_cast<const T*>(in);
       for_runs(begin, count, [&](char* to, int64_t stride, int64_t n) {
         if (stride == sizeof(T)) {
-          std::memcpy(to, from, n * sizeof(T));
+          copy_bytes(to, from, n * sizeof(T));
         } else {
           for (int64_t i = 0; i < n; ++i) *reinterpret_cast<T*>(to + i * stride) = from[i];
         }

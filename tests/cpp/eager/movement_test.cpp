@@ -1,12 +1,14 @@
 // Movement, indexing, products and sources against the interpreter: as views where they can be, and by kernel.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <random>
 #include <vector>
 
 #include "eager/arrays.h"
 #include "smolder/core/thread_pool.h"
+#include "smolder/eager/cpu/strided.h"
 #include "smolder/eager/execute.h"
 #include "smolder/eager/view.h"
 
@@ -73,6 +75,21 @@ const std::vector<Move>& moves() {
       {Op::kCat, {{2, 2, 2}, {2, 5, 2}, {2, 0, 2}}, {1}},
   };
   return all;
+}
+
+TEST(Movement, CopiesOfAllBytesWhereverTheyLieInAPage) {
+  constexpr size_t kPage = 4096, kMost = 3 * kPage;
+  std::vector<uint8_t> memory(2 * kMost + 4 * kPage);
+  for (const size_t after : {0, 1, 4, 12, 63, 64, 100, 511, 512, 4095}) {
+    for (const size_t bytes : {size_t{0}, size_t{100}, kPage - 1, kPage, kPage + 1, kPage + 64, kMost - 7}) {
+      for (size_t i = 0; i < memory.size(); ++i) memory[i] = static_cast<uint8_t>(i * 2654435761u >> 13);
+      std::vector<uint8_t> expected = memory;
+      const size_t to = kMost + kPage + after;  // from the first byte
+      std::copy_n(memory.begin(), bytes, expected.begin() + static_cast<int64_t>(to));
+      cpu::copy_bytes(memory.data() + to, memory.data(), bytes);
+      ASSERT_EQ(memory, expected) << bytes << " bytes, " << after << " after";
+    }
+  }
 }
 
 TEST(Movement, EveryPrimitiveDTypeAndLayout) {
