@@ -53,6 +53,27 @@ bool are_of_a_loop(const ir::Graph& g, const ir::Node& cat) {
   return true;
 }
 
+/// Is the cat a copy of what is in memory before the step, for someone who keeps it? Then no kernel has a use for it,
+/// and copying part by part takes no masks, where what lies side by side of a part is worth a call.
+bool only_copies(ir::Graph& g, const ir::Node& cat) {
+  constexpr int64_t kWorthACall = 64;  // bytes
+  const ir::SymDims& shape = g.shape(cat.first_output);
+  auto run = static_cast<int64_t>(itemsize(g.dtype(cat.first_output)));
+  for (int a = normalize_axis(cat.attrs[0].value, shape.size()); a < shape.size(); ++a) run *= shape[a].value;
+  if (run < kWorthACall * static_cast<int64_t>(cat.inputs.size())) return false;
+  const auto leaf = [&](ir::ValueId v) -> std::optional<StridedView> {
+    if (g.op(v) != ir::Op::kLeaf) return std::nullopt;
+    const LeafAttributes a(g.producer(v));
+    return StridedView{v, g.shape(v), a.strides, a.offset};
+  };
+  const auto is_result = [&](ir::ValueId v) {
+    while (is_alias(g.op(v))) v = g.producer(v).inputs[0];
+    return v == cat.first_output;
+  };
+  return std::ranges::any_of(g.outputs, is_result) &&
+         std::ranges::all_of(cat.inputs, [&](ir::ValueId v) { return view_from(g.sym, g, v, leaf).has_value(); });
+}
+
 /// Is what the caller binds to this output to be written, though it is the memory of a leaf? (Strided ones are.)
 bool is_strided_leaf(ir::Graph& g, ir::ValueId v) {
   while (is_alias(g.op(v))) v = g.producer(v).inputs[0];
@@ -99,8 +120,10 @@ void take_wide_cats_whole(Program& program) {
   const bool on_cpu = program.options.device == DeviceType::kCPU;
   const size_t most = on_cpu ? kMostParts : kMostPartsOnDevice;
   for (ir::Node& n : program.graph.nodes) {
-    if (n.op != ir::Op::kCat || n.inputs.size() <= kMostAlike) continue;
-    if (n.inputs.size() > most || (on_cpu && are_of_a_loop(program.graph, n))) n.op = ir::Op::kWideCat;
+    if (n.op != ir::Op::kCat) continue;
+    const bool many = n.inputs.size() > most;
+    const bool alike = on_cpu && n.inputs.size() > kMostAlike && are_of_a_loop(program.graph, n);
+    if (many || alike || (on_cpu && only_copies(program.graph, n))) n.op = ir::Op::kWideCat;
   }
 }
 
