@@ -158,6 +158,8 @@ VectorLoop::Access VectorLoop::access(const Address& address) {
     a.kind = Access::kIndirect;
   } else if (is_one(a.stride)) {
     a.kind = Access::kContiguous;
+  } else if (is_constant(a.stride, -1)) {
+    a.kind = Access::kReversed;
   } else if (a.stride) {
     a.kind = Access::kStrided;
   }

@@ -31,7 +31,7 @@ class VectorLoop {
 
   /// How a statement reaches memory from element to element.
   struct Access {
-    enum Kind { kUniform, kContiguous, kStrided, kIndirect } kind = kUniform;
+    enum Kind { kUniform, kContiguous, kReversed, kStrided, kIndirect } kind = kUniform;
     V element = nullptr;                          ///< of element 0 of the loop, all that is uniform included
     V base = nullptr;                             ///< its address
     V stride = nullptr;                           ///< null when 0
@@ -78,10 +78,11 @@ class VectorLoop {
   Access access(const Address& a);
   V iota(llvm::IntegerType* type);
   V lane_offsets(V stride);
-  static bool is_one(V stride) {
+  static bool is_constant(V stride, int64_t number) {
     const auto* c = llvm::dyn_cast_or_null<llvm::ConstantInt>(stride);
-    return c && c->isOne();
+    return c && c->getSExtValue() == number;
   }
+  static bool is_one(V stride) { return is_constant(stride, 1); }
   V splat(V x) { return ir_.CreateVectorSplat(kLanes, x); }
 
   // -- shapes of the loop (see emit)
@@ -123,9 +124,12 @@ class VectorLoop {
   V load_runs(const Stmt& s, const Prepared& p, V mask, V fill, const Block& block);
   V element(const Access& a, const Block& block);
   V load(const Stmt& s, const Prepared& p, const Block& block);
-  V any(V mask);
+  /// `at`, or scratch memory where no lane is active: the address may be anywhere then, and a masked load of memory
+  /// that isn't there takes hundreds of cycles.
+  V reached(V at, V mask);
   void fetch_ahead(V at);
   V load_contiguous(const Stmt& s, V at, V mask, V fill, const Block& block);
+  V load_reversed(const Stmt& s, const Prepared& p, V mask, V fill, const Block& block);
   V load_scattered(const Stmt& s, const Prepared& p, V mask, V fill, const Block& block);
   V scattered_apart(const Stmt& s, const Prepared& p, V mask, V fill, const Block& block);
   void store(const Stmt& s, const Prepared& p, const Block& block);

@@ -91,11 +91,12 @@ class LoopMerger {
   std::vector<VarId> clamped_;
 };
 
-/// Makes pool slots into the kernel's integers: 0 and 1 are structure, equal numbers are one. Gives each loop a
-/// variable of its own.
+/// Makes pool slots into the kernel's integers: 0 and 1 are structure, equal numbers are one. So is a stride of -1,
+/// where `reverses`: vectors are read that way as well. Gives each loop a variable of its own.
 class Settle {
  public:
-  Settle(const std::vector<Dim>& pool, int num_vars) : num_vars(num_vars), pool_(pool), slot_(pool.size(), kUnseen) {}
+  Settle(const std::vector<Dim>& pool, int num_vars, bool reverses)
+      : num_vars(num_vars), pool_(pool), slot_(pool.size(), kUnseen), reverses_(reverses) {}
 
   void statement(Stmt& s) {
     if (s.clamp_var >= 0) {
@@ -148,6 +149,7 @@ class Settle {
     integer(a.offset);
     for (auto& t : a.terms) {
       t.var = name(t.var);
+      if (reverses_ && !t.stride.is_constant() && pool_[t.stride.slot] == Dim(-1)) t.stride = {-1, -1};
       integer(t.stride);
     }
   }
@@ -155,6 +157,7 @@ class Settle {
   const std::vector<Dim>& pool_;
   std::vector<int32_t> slot_;
   std::vector<VarId> names_;
+  const bool reverses_;
 };
 
 }  // namespace
@@ -277,7 +280,7 @@ void Lowering::finish(KernelCall& call) {
   }
   call.element_cost = cost_;
 
-  Settle settle(pool_, static_cast<int>(var_level_.size()));
+  Settle settle(pool_, static_cast<int>(var_level_.size()), program_.options.device == DeviceType::kCPU);
   settle.statement(root);
   k.buffers = buffer_args_;
   for (const ScalarSource& x : scalars_) k.scalars.push_back(x.category);
