@@ -287,6 +287,42 @@ TEST(Plan, Movement) {
   t.check(1e-5, {{2, 2, 5}, {5, 3, 8}});
 }
 
+TEST(Plan, ReversedRowsAreRightAroundVectors) {
+  for (const DType t : {DType::kFloat32, DType::kFloat64, DType::kBFloat16, DType::kInt8, DType::kInt64}) {
+    PlanTest p;
+    const Dim rows = p.size(3), columns = p.size(37);
+    const Value x = p.input({rows, columns}, t);
+    p.output(p.b.flip(x, {1}));
+    p.output(p.b.flip(x, {0, 1}));
+    p.output(p.b.cat({p.b.flip(x, {1}), p.b.elementwise(ir::Op::kAbs, {x})}, 1));
+    p.output(p.b.pad(p.b.flip(x, {1}), {1, 20}, {0, 35}, Scalar(int64_t{3})));
+    p.check(1e-5, {{2, 16}, {3, 31}, {1, 64}, {5, 2}, {2, 515}});
+  }
+}
+
+TEST(Plan, ACatOfLeavesIsCopiedPartByPart) {
+  PlanTest p;
+  const Dim a = p.size(5), b = p.size(40);
+  const Value x = p.input({a, b}), y = p.input({a, b}), z = p.strided_input({a, b}, {1, a}, 0, 1000);
+  p.output(p.b.cat({x, y, z}, 1));
+  p.output(p.b.cat({x, p.b.slice(y, 0, 1, a)}, 0));
+  p.output(p.b.reshape(p.b.cat({y, p.b.slice(x, 1, 2, b)}, 1), {p.g.sym.mul(a, p.g.sym.add(b, p.g.sym.sub(b, 2)))}));
+  p.check(0, {{2, 17}, {7, 90}});
+  EXPECT_EQ(p.count().library, 3);
+  EXPECT_EQ(p.count().kernels, 0);
+}
+
+TEST(Plan, ACatThatAKernelHasAUseForIsOneKernel) {
+  PlanTest p;
+  const Dim a = p.size(5), b = p.size(40), few = p.size(4);
+  const Value x = p.input({a, b}), y = p.input({a, b}), narrow = p.input({a, few});
+  p.output(exp(p.b.cat({x, y}, 1)));       // which nobody keeps
+  p.output(p.b.cat({exp(x), y}, 0));       // of what is computed
+  p.output(p.b.cat({narrow, narrow}, 1));  // of rows too short for calls
+  p.check();
+  EXPECT_EQ(p.count().library, 0);
+}
+
 TEST(Plan, ReshapeMergesWithBroadcast) {
   PlanTest t;
   const auto b = t.size(3), s = t.size(70), c = t.size(8);
