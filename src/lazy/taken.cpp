@@ -34,8 +34,25 @@ Tensor rows_of(const Tensor& windows, const Dims& shape, int axis) {
   return reshape(moved(windows, windows.dim() - 1, axis + 1), rows);
 }
 
+/// Windows of no more elements than this are as many slices, which loops read without looking up where each lies.
+constexpr int64_t kFewElements = 4;
+
 Tensor take_windows(const Tensor& x, const Windows& w) {
   const int64_t count = (x.size(w.axis) - w.size) / w.step + 1;
+  if (w.size <= w.step && count * w.step <= x.size(w.axis)) {  // windows and what is between them, side by side
+    Dims shape = x.shape();
+    shape[w.axis] = count;
+    shape.insert(w.axis + 1, w.step);
+    const Tensor apart = reshape(slice(x, w.axis, 0, count * w.step), shape);
+    return moved(slice(apart, w.axis + 1, 0, w.size), w.axis + 1, x.dim());
+  }
+  if (w.size > 0 && w.size <= kFewElements) {
+    std::vector<Tensor> elements;
+    for (int64_t i = 0; i < w.size; ++i) {
+      elements.push_back(slice(x, w.axis, i, i + (count - 1) * w.step + 1, w.step));
+    }
+    return stack(elements, -1);
+  }
   const Tensor at = unsqueeze(arange(count) * w.step, 1) + arange(w.size);
   Dims shape = x.shape();
   shape[w.axis] = count;

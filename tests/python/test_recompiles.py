@@ -50,7 +50,7 @@ FAULTS = [
     # -- Python constants that are arguments
     Fault("dim", "y = x.sum(k)  #<", "0", "1", "attribute", "`sum`: `dim` is [1], was [0]"),
     Fault("keepdim", "y = x.amax(1, keepdim=k)  #<", "False", "True", "attribute", "`keepdim` is true, was false"),
-    Fault("unfold", "y = x.unfold(0, k, 1) * 2  #<", "1", "2", "shape", ""),
+    Fault("unfold", "y = x.unfold(0, k, 1) * 2  #<", "1", "2", "topology", "`slice` is recorded, was `reshape`"),
     Fault("descending", "y = x.sort(1, descending=k)[0]  #<", "False", "True", "attribute", "descending"),
     Fault("reduction", "y = F.mse_loss(x, x * 2, reduction=k)  #<", "'mean'", "'sum'", "attribute", "was mean"),
     Fault("approximate", "y = F.gelu(x, approximate=k)  #<", "'none'", "'tanh'", "attribute", "is tanh, was none"),

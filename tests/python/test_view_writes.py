@@ -148,6 +148,32 @@ def test_windows_and_diagonals_are_views_of_memory_that_an_array_sees():
     assert array.tolist() == [[4, 3, 3, 3], [3, 4, 3, 3], [3, 3, 3, 3]]
 
 
+@pytest.mark.parametrize("size", [0, 1, 2, 4, 5, 11])
+@pytest.mark.parametrize("step", [1, 2, 4, 5, 12])
+def test_windows_of_any_size_and_step(size, step):
+    """Windows apart are a reshape, few overlapping elements are slices, and more are looked up."""
+    array = numpy.arange(3 * 11 * 2.0).reshape(3, 11, 2)
+    expected = numpy.lib.stride_tricks.sliding_window_view(array, size, 1)[:, ::step] if size else None
+    x = smolder.tensor(array, requires_grad=True)
+    windows = x.unfold(1, size, step)
+    if size == 0:
+        assert windows.shape == (3, 11 // step + 1, 2, 0)
+        return
+    numpy.testing.assert_array_equal(windows.detach().numpy(), expected)
+    weights = numpy.arange(float(expected.size)).reshape(expected.shape)
+    (windows * smolder.tensor(weights)).sum().backward()
+    gradient = numpy.zeros_like(array)
+    for i in range(expected.shape[1]):
+        gradient[:, i * step : i * step + size] += weights[:, i].swapaxes(-1, -2)
+    numpy.testing.assert_array_equal(x.grad.numpy(), gradient)
+
+
+def test_few_elements_of_windows_are_not_looked_up():
+    x = smolder.ones(70, 70)
+    few, many = (str(smolder.explain(lambda size: x.unfold(1, size, 1).sum(-1))(size)) for size in (3, 9))
+    assert "index_select" in many and "index_select" not in few
+
+
 @pytest.mark.parametrize("detached", [False, True])
 def test_a_write_to_one_of_several_windows_is_seen_in_all(detached):
     base = smolder.arange(6.0)
