@@ -19,16 +19,39 @@ namespace {
 /// Rows, and elements on a device, of which a launch more costs more than what is gained.
 constexpr int64_t kLongest = 4, kFewRows = 64, kFewOnDevice = 1 << 17;
 
+/// Are there no elements after the axis?
+bool is_row(const ir::SymDims& shape, int axis) {
+  return std::all_of(shape.begin() + axis + 1, shape.end(), [](const ir::Dim& d) { return d == ir::Dim(1); });
+}
+
+/// The most tensors that are stacked and reduced as so many operands.
+constexpr int64_t kMostStacked = 16;
+
+/// Is `v` a stack of tensors along the axis, or computed of one element by element?
+bool is_stack(const ir::Graph& g, ir::ValueId v, int axis) {
+  const ir::Node* n = &g.producer(v);
+  while ((ir::is_elementwise_primitive(n->op) || n->op == ir::Op::kCast) && n->inputs.size() == 1) {
+    n = &g.producer(n->inputs[0]);
+  }
+  if (n->op != ir::Op::kCat) return false;
+  const ir::SymDims& shape = g.shape(n->first_output);
+  return normalize_axis(n->attrs[0].value, shape.size()) == axis &&
+         std::ranges::all_of(n->inputs, [&](ir::ValueId part) { return g.shape(part)[axis] == ir::Dim(1); });
+}
+
 /// The length of the rows that a node reduces, if they are short and many; else 0.
 int64_t length_of(const ir::Graph& g, const ir::Node& n, bool on_device) {
   if (n.op != ir::Op::kReduce) return 0;
   const ReduceAttributes a(n);
   const ir::SymDims& shape = g.shape(n.inputs[0]);
   const ir::Dim length = shape[a.axis];
-  if (!(a.chunk == ir::Dim(0)) || length.value < 2 || length.value > kLongest) return 0;
-  for (int i = a.axis + 1; i < shape.size(); ++i) {
-    if (!(shape[i] == ir::Dim(1))) return 0;
+  if (!(a.chunk == ir::Dim(0)) || length.value < 2) return 0;
+  if (!on_device && length.value <= kMostStacked && is_stack(g, n.inputs[0], a.axis) &&
+      numel(shape.values()) >= kFewRows * length.value) {
+    return length.value;
   }
+  if (length.value > kLongest) return 0;
+  if (!is_row(shape, a.axis)) return 0;
   return numel(shape.values()) < (on_device ? kFewOnDevice : kFewRows * length.value) ? 0 : length.value;
 }
 
@@ -92,14 +115,15 @@ void leave_out_joined(const ir::Graph& g, std::vector<int64_t>& lengths) {
 }
 
 /// Each lane begins with the identity and takes its elements in order, which lanes without elements leave as it is;
-/// lanes are combined by halving, on a device neighbour by neighbour.
+/// lanes are combined by halving, on a device neighbour by neighbour. A column, of a stack, is one lane.
 Value combined(ir::Builder& b, Value x, const ReduceAttributes& a, int64_t length, const ReduceOrder* order) {
   const DType t = x.dtype();
   const ir::Op step = reduce_step(a.kind);
   const auto join = [&](std::optional<Value>& to, const std::optional<Value>& other) {
     if (other) to = to ? b.elementwise_as(step, t, {*to, *other}) : other;
   };
-  const ReduceOrder::Deal deal = order ? order->deal(length) : ReduceOrder::Deal{kReduceLanes, 1};
+  const ReduceOrder::Deal canonical{is_row(x.shape(), a.axis) ? kReduceLanes : 1, 1};
+  const ReduceOrder::Deal deal = order ? order->deal(length) : canonical;
   std::vector<std::optional<Value>> lanes(static_cast<size_t>(deal.lanes));
   for (int64_t i = 0; i < length; ++i) {
     join(lanes[static_cast<size_t>(i / deal.unit % deal.lanes)], b.slice(x, a.axis, i, i + 1));

@@ -252,6 +252,26 @@ TEST(Plan, ReductionsOfEveryKind) {
   t.check(1e-4, {{3, 3}, {128, 33}});
 }
 
+TEST(Plan, AStackIsReducedAsItsTensors) {
+  for (const int64_t tensors : {2, 5, 12, 16, 17}) {
+    PlanTest p;
+    const Dim a = p.size(9), b = p.size(40);
+    std::vector<Value> first, last;
+    for (int64_t i = 0; i < tensors; ++i) {
+      const Value x = p.input({a, b}, DType::kFloat32, 0.5, 1.5);
+      first.push_back(p.b.reshape(x, {1, a, b}));
+      last.push_back(p.b.reshape(x, {a, b, 1}));
+    }
+    const Value columns = p.b.cat(first, 0), rows = p.b.cat(last, 2);
+    for (const ReduceKind k : {ReduceKind::kSum, ReduceKind::kProd, ReduceKind::kMax, ReduceKind::kMin}) {
+      p.output(p.b.reduce(k, columns, {0}, false));
+      p.output(p.b.reduce(k, rows, {2}, false));
+    }
+    p.output(p.b.reduce(ReduceKind::kSum, p.b.cast(exp(columns), DType::kFloat64), {0}, true));
+    p.check(1e-4, {{8, 33}, {70, 64}});
+  }
+}
+
 TEST(Plan, ReduceExtentsOneAndZero) {
   PlanTest t;
   const auto n = t.size(5), one = t.size(1), zero = t.size(0);
