@@ -1,9 +1,11 @@
 // The canonical reductions of docs/architecture/arithmetic.md: the order of every step follows from shapes alone.
 // Threads share rows, chunks and stretches of columns, never one accumulator.
 #include <algorithm>
+#include <type_traits>
 
 #include "smolder/core/thread_pool.h"
 #include "smolder/eager/cpu/blocks.h"
+#include "smolder/eager/cpu/gemm.h"
 #include "smolder/eager/cpu/kernels.h"
 #include "smolder/eager/cpu/strided.h"
 #include "smolder/eager/dispatcher.h"
@@ -74,22 +76,39 @@ TensorView turned(const TensorView& v, int axis) {
   return out;
 }
 
+/// Short rows reduced at a time, side by side.
+constexpr int64_t kTogether = 64;
+
+/// `count` rows of n elements of T, one after the other, as n columns of kTogether.
+template <class T>
+void turn(const void* rows, int64_t count, int64_t n, void* columns) {
+  const auto& kernels = gemm::kernels<T>();
+  kernels.pack({std::is_same_v<T, float> ? DType::kFloat32 : DType::kFloat64, rows, n, 1, count, n,
+                static_cast<T*>(columns), kTogether / kernels.width, kernels.width, 1});
+}
+
 /// Rows of few elements, kTogether at a time: what is at one place of each is a column of `turned`, and lanes are
 /// combined side by side. What reduce_rows() does besides, for lanes without an element, leaves every sum as it is.
-void reduce_short_rows(const Reduction& r, const ReduceFns& fns, const Sequence& turned, const Sequence& out) {
-  constexpr int64_t kTogether = 64;
+void reduce_short_rows(const Reduction& r, const ReduceFns& fns, const Sequence& x, const Sequence& turned,
+                       const Sequence& out) {
   struct alignas(64) Lane {
     char bytes[kTogether * sizeof(double)];
   };
   const int64_t used = std::min<int64_t>(r.n, kReduceLanes);
   parallel_for(r.outer, kGrain / r.n, [&](int64_t begin, int64_t end) {
     Block block;
-    Lane lanes[kReduceLanes];
+    Lane lanes[kReduceLanes], columns[kShortRow];
     for (int64_t at = begin; at < end; at += kTogether) {
       const int64_t count = std::min(kTogether, end - at);
+      const void* const rows = r.n > 1 ? x.direct(at * r.n, count * r.n) : nullptr;
+      const bool turns = rows && x.item() >= sizeof(float);
+      if (turns && x.item() == sizeof(float)) turn<float>(rows, count, r.n, columns);
+      if (turns && x.item() == sizeof(double)) turn<double>(rows, count, r.n, columns);
       for (int64_t i = 0; i < used; ++i) fns.reset(lanes[i].bytes, count);
       for (int64_t i = 0; i < r.n; ++i) {
-        fns.column(get(turned, i * r.outer + at, count, block), count, lanes[i % kReduceLanes].bytes);
+        const void* const column = turns ? columns[0].bytes + i * kTogether * static_cast<int64_t>(x.item())
+                                         : get(turned, i * r.outer + at, count, block);
+        fns.column(column, count, lanes[i % kReduceLanes].bytes);
       }
       for (int64_t half = kReduceLanes / 2; half > 0; half /= 2) {
         for (int64_t i = 0; i < half && i + half < used; ++i) {
@@ -153,7 +172,7 @@ void run_reduce(const KernelCall& call) {
   // With one element after the axis it is a row, the last axis or not.
   const bool is_short = r.n > 0 && r.n <= kShortRow && r.chunks == 1 && r.outer > 1;
   if (r.inner == 1 && is_short) {
-    reduce_short_rows(r, fns, Sequence(turned(in, axis)), y);
+    reduce_short_rows(r, fns, x, Sequence(turned(in, axis)), y);
   } else if (r.inner == 1) {
     reduce_rows(r, fns, x, y);
   } else if (r.inner <= kFewColumns) {
