@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 #include <optional>
+#include <span>
 
 #include "smolder/core/thread_pool.h"
 #include "smolder/eager/cpu/indices.h"
@@ -251,6 +252,57 @@ std::optional<TensorView> vector_of(const TensorView& index, const TensorView& o
   return TensorView{index.data, index.dtype, {index.shape[axis]}, {index.strides[axis]}};
 }
 
+/// Writes the elements of columns at their indices.
+template <class T, class I, class Combine>
+struct ColumnWriter {
+  using Offsets = std::array<int64_t, 3>;  ///< of a column in the result, the index and what is written
+
+  const I* index;
+  const T* from;
+  T* to;
+  int64_t length, n;                       ///< of a column of the index, and of one of the result
+  int64_t index_step, from_step, to_step;  ///< from element to element of a column
+  Combine combine;
+  ErrorReport* errors;
+
+  void write(const Offsets& column, int64_t j) const {
+    const int64_t i = index[column[1] + j * index_step];
+    if (static_cast<uint64_t>(i) >= static_cast<uint64_t>(n)) [[unlikely]]
+      return errors->bad_index(i, n);
+    T& there = to[column[0] + i * to_step];
+    there = combine(there, from[column[2] + j * from_step]);
+  }
+  void write(const Offsets& column) const {
+    for (int64_t j = 0; j < length; ++j) write(column, j);
+  }
+  void write(std::span<const Offsets> columns) const {
+    for (int64_t j = 0; j < length; ++j) {
+      for (const Offsets& column : columns) write(column, j);
+    }
+  }
+};
+
+/// Columns that lie side by side in memory go down together, since there a row does; one that is a row itself goes
+/// alone.
+template <class Writer>
+void write_columns(const Columns<3>& columns, const Writer& writer) {
+  parallel_for(columns.count(), std::max(columns_grain(writer.length), kFewestColumns),
+               [&](int64_t begin, int64_t end) {
+                 if (writer.index_step == 1) {
+                   return columns.for_each(begin, end, [&](const typename Writer::Offsets& at) { writer.write(at); });
+                 }
+                 std::array<typename Writer::Offsets, kColumnsTogether> together;
+                 size_t count = 0;
+                 columns.for_each(begin, end, [&](const typename Writer::Offsets& at) {
+                   together[count++] = at;
+                   if (count < kColumnsTogether) return;
+                   writer.write(together);
+                   count = 0;
+                 });
+                 writer.write(std::span(together).first(count));
+               });
+}
+
 template <class Combine>
 void run_elements(const KernelCall& call, int axis_word, Combine combine) {
   const TensorView index = with_axis(call.inputs[1]), out = with_axis(call.outputs[0]);
@@ -277,30 +329,14 @@ void run_elements(const KernelCall& call, int axis_word, Combine combine) {
     if (!inside) return;
   }
   with_type(out.dtype, [&]<class T>(T) {
-    const T* from = static_cast<const T*>(source.data);
-    T* to = static_cast<T*>(out.data);
-    parallel_for(columns.count(), std::max(columns_grain(length), kFewestColumns), [&](int64_t begin, int64_t end) {
-      // Neighbouring columns go down together, since what lies side by side in memory is a row.
-      std::array<std::array<int64_t, 3>, kColumnsTogether> together;
-      size_t count = 0;
-      const auto go_down = [&] {
-        for (int64_t j = 0; j < length; ++j) {
-          for (size_t c = 0; c < count; ++c) {
-            const std::array<int64_t, 3>& at = together[c];
-            const int64_t i = indices.find(at[1] + j * index.strides[axis]);
-            if (i < 0) continue;
-            T& there = to[at[0] + i * out.strides[axis]];
-            there = combine(there, from[at[2] + j * source.strides[axis]]);
-          }
-        }
-        count = 0;
-      };
-      columns.for_each(begin, end, [&](const std::array<int64_t, 3>& at) {
-        together[count++] = at;
-        if (count == kColumnsTogether) go_down();
-      });
-      go_down();
-    });
+    const auto write = [&]<class I>(const I* at) {
+      write_columns(columns,
+                    ColumnWriter<T, I, Combine>{at, static_cast<const T*>(source.data), static_cast<T*>(out.data),
+                                                length, out.shape[axis], index.strides[axis], source.strides[axis],
+                                                out.strides[axis], combine, call.errors});
+    };
+    index.dtype == DType::kInt64 ? write(static_cast<const int64_t*>(index.data))
+                                 : write(static_cast<const int32_t*>(index.data));
   });
 }
 
