@@ -5,6 +5,7 @@ import pytest
 
 import smolder
 from smolder import linalg
+from smolder._linalg_factors import _lu_of_array
 from smolder.autograd import gradcheck
 
 SHAPES = [(4, 4), (2, 3, 5, 5), (6, 3), (3, 6), (2, 7, 4), (1, 1), (0, 3, 3), (65, 65), (90, 40)]
@@ -26,6 +27,19 @@ def test_lu_factors_multiply_to_the_matrix(shape):
     assert low.abs().le(1 + 1e-12).all()  # the pivot is the largest of its column
     factors, pivots = linalg.lu_factor(a)
     assert factors.shape == a.shape and pivots.dtype is smolder.int32 and pivots.size(-1) == min(shape[-2:])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_factors_by_loops_of_our_own_are_those_by_blocks(dtype):
+    for shape in [(1, 1), (2, 3, 3), (5, 17, 17), (70, 70), (1, 0, 3, 3)]:
+        a = np.random.default_rng(3).normal(size=shape).astype(dtype)
+        if a.size > 9:
+            a[..., 2] = 0  # a pivot that is zero
+        factors, pivots = linalg.lu_factor(smolder.tensor(a))
+        expected, rows = _lu_of_array(a)
+        np.testing.assert_allclose(factors.numpy(), expected, atol=1e-4 if dtype == "float32" else 1e-12)
+        np.testing.assert_array_equal(pivots.numpy(), rows)
+        assert (factors.dtype, pivots.dtype) == (getattr(smolder, dtype), smolder.int32)
 
 
 @pytest.mark.parametrize("left", (True, False))

@@ -173,6 +173,8 @@ def _lu(a):
     if _factors._by_solver(a):
         factors, pivots = _core._cuda_lu(_t(a).contiguous())
         return _t(factors), pivots.to(_core.int32)
+    if (found := _factors._small(_core._small_lu, a)) is not None:
+        return found[..., :-1, :].contiguous(), found[..., -1, :].to(_core.int32)
     return tuple(_factors._arrays(_lu_of_array, a))
 
 

@@ -48,6 +48,9 @@ void bind_small(nb::module_& m) {
   m.def("_small_inverse", [](const Tensor& a) {
     return tensor_of(queue("linalg.inv", {a}, [](const Arrays& x) { return small_inverse(x[0]); }));
   });
+  m.def("_small_lu", [](const Tensor& a) {
+    return tensor_of(queue("linalg.lu_factor", {a}, [](const Arrays& x) { return small_lu(x[0]); }));
+  });
   m.def("_small_triangular_solution", [](const Tensor& a, const Tensor& b, bool upper, bool left, bool ones) {
     const auto work = [&](const Arrays& x) { return small_triangular_solution(x[0], x[1], {upper, left, ones}); };
     return tensor_of(queue("linalg.solve_triangular", {a, b}, work));

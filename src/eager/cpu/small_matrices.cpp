@@ -13,6 +13,8 @@ namespace {
 /// Rows up to which these take less time than LAPACK with the calls around it, and columns of B up to which what is
 /// read again and again stays in the second-level cache.
 constexpr int64_t kMostRows = 96, kMostRowsOfTriangle = 256, kMostColumns = 1024;
+/// Rows up to which these take less time than factors of blocks by NumPy's products and solutions.
+constexpr int64_t kMostRowsOfFactors = 512;
 
 /// y -= f x.
 template <class T>
@@ -43,16 +45,41 @@ bool factor_cholesky(const T* a, T* low, int64_t n) {
   return true;
 }
 
+/// The row from k on with the largest element of column k.
+template <class T>
+int64_t best_pivot(const T* a, int64_t k, int64_t n) {
+  int64_t best = k;
+  for (int64_t i = k + 1; i < n; ++i) {
+    if (std::abs(a[i * n + k]) > std::abs(a[best * n + k])) best = i;
+  }
+  return best;
+}
+
+/// `lu` has a row for the pivots more than `a`.
+template <class T>
+void factor_lu(const T* a, T* lu, int64_t n) {
+  std::copy_n(a, n * n, lu);
+  for (int64_t k = 0; k < n; ++k) {
+    const int64_t best = best_pivot(lu, k, n);
+    lu[n * n + k] = static_cast<T>(best + 1);
+    if (best != k) std::swap_ranges(lu + k * n, lu + k * n + n, lu + best * n);
+    const T pivot = lu[k * n + k];
+    if (pivot == 0) continue;  // and so is all below it
+    for (int64_t i = k + 1; i < n; ++i) {
+      T* const row = lu + i * n;
+      row[k] /= pivot;
+      subtract(row[k], lu + k * n + k + 1, row + k + 1, n - k - 1);
+    }
+  }
+}
+
 /// x is B, and becomes X.
 template <class T>
 bool solve(const T* a, T* x, int64_t n, int64_t m) {
   T* const left = scratch<T, 0>(n * n);
   std::copy_n(a, n * n, left);
   for (int64_t k = 0; k < n; ++k) {
-    int64_t best = k;
-    for (int64_t i = k + 1; i < n; ++i) {
-      if (std::abs(left[i * n + k]) > std::abs(left[best * n + k])) best = i;
-    }
+    const int64_t best = best_pivot(left, k, n);
     const T pivot = left[best * n + k];
     if (pivot == 0) return false;
     if (best != k) {
@@ -150,6 +177,19 @@ std::optional<Array> small_inverse(const Array& a) {
   return over_matrices(a, Array::empty(a.shape, a.dtype), [n](const auto* a, auto* x) {
     for (int64_t i = 0; i < n * n; ++i) x[i] = i % (n + 1) == 0;
     return solve(a, x, n, n);
+  });
+}
+
+std::optional<Array> small_lu(const Array& a) {
+  if (!is_taken(a, kMostRowsOfFactors)) return std::nullopt;
+  const int rank = a.shape.size();
+  const int64_t n = a.shape[rank - 1];
+  if (a.shape[rank - 2] != n) return std::nullopt;
+  Dims shape = a.shape;
+  ++shape[rank - 2];
+  return over_matrices(a, Array::empty(shape, a.dtype), [n](const auto* a, auto* lu) {
+    factor_lu(a, lu, n);
+    return true;
   });
 }
 

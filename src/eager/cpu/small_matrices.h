@@ -25,6 +25,8 @@ std::optional<Array> small_cholesky(const Array& a);
 /// X with A X = B, by rows exchanged for the largest pivot.
 std::optional<Array> small_solution(const Array& a, const Array& b);
 std::optional<Array> small_inverse(const Array& a);
+/// L and U of P A = L U in one, without the ones of L, and a row more: which row each was exchanged with, from 1.
+std::optional<Array> small_lu(const Array& a);
 /// A zero in the diagonal gives infinities and NaN.
 std::optional<Array> small_triangular_solution(const Array& a, const Array& b, SmallTriangle triangle);
 
