@@ -276,8 +276,9 @@ V VectorLoop::load(const Stmt& s, const Prepared& p, const Block& block) {
     raw = splat(ir_.CreateAlignedLoad(type, at, llvm::Align(itemsize(s.dtype))));
     if (bounded) raw = ir_.CreateSelect(mask, raw, fill);
   } else if (p.access.kind == Access::kContiguous && (!mask || can_mask(s.dtype) || !bounded)) {
-    V at = ir_.CreateGEP(e_.element_type(s.address.buffer), p.access.base, block.first);
-    if (bounded) at = reached(at, mask);
+    V first = p.passed ? ir_.CreateAnd(block.first, p.passed) : block.first;
+    V at = ir_.CreateGEP(e_.element_type(s.address.buffer), p.access.base, first);
+    if (!p.ranges.empty()) at = reached(at, mask);
     if (block.stream && !e_.fetches_rows_) fetch_ahead(at);
     raw = load_contiguous(s, at, mask, fill, block);
   } else if (p.access.kind == Access::kReversed && (!mask || can_mask(s.dtype))) {

@@ -138,6 +138,11 @@ VectorLoop::Prepared VectorLoop::prepare(const Stmt& s) {
     V inside = ir_.CreateAnd(ir_.CreateICmpSLE(r.low, r.element), ir_.CreateICmpSLT(r.element, r.high));
     p.condition = p.condition ? ir_.CreateAnd(p.condition, inside) : inside;
   }
+  if (p.condition && p.access.kind == Access::kContiguous) {
+    // As reached(), once for all blocks.
+    p.access.base = ir_.CreateSelect(p.condition, p.access.base, e_.scratch());
+    p.passed = ir_.CreateSExt(p.condition, ir_.getInt64Ty());
+  }
   if (p.condition) p.condition = splat(p.condition);
   return p;
 }

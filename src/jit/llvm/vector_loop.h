@@ -46,6 +46,7 @@ class VectorLoop {
     bool uniform = false;
     Access access;
     V condition = nullptr;  ///< bounds that do not vary, splat
+    V passed = nullptr;  ///< and of what is contiguous the bits of a number that remain: all, or none outside of them
     std::vector<Range> ranges;
     V element = nullptr, stride = nullptr, lane_offsets = nullptr;  ///< kIndex
   };
