@@ -41,6 +41,20 @@ constexpr size_t kMostParts = 16, kMostPartsOnDevice = 32;
 /// Of parts of a loop, one for each turn: a loop of one turn more would be another kernel, and copying takes no longer.
 constexpr size_t kMostAlike = 7;
 
+/// Elements of a result, and parts, beyond which choosing takes the CPU longer than storing each part and copying it:
+/// where what lies side by side of a part is worth a call, and where it is not.
+constexpr int64_t kLarge = 1 << 15;
+constexpr size_t kMostOfRuns = 2, kMostOfElements = 4;
+
+/// Is what lies side by side of each part of a cat long, on average?
+bool has_runs(const ir::Graph& g, const ir::Node& cat) {
+  constexpr int64_t kWorthACall = 64;  // bytes
+  const ir::SymDims& shape = g.shape(cat.first_output);
+  auto run = static_cast<int64_t>(itemsize(g.dtype(cat.first_output)));
+  for (int a = normalize_axis(cat.attrs[0].value, shape.size()); a < shape.size(); ++a) run *= shape[a].value;
+  return run >= kWorthACall * static_cast<int64_t>(cat.inputs.size());
+}
+
 /// Are all parts but the first and the last of one op of one line?
 bool are_of_a_loop(const ir::Graph& g, const ir::Node& cat) {
   const auto line = [&](size_t i) {
@@ -54,13 +68,9 @@ bool are_of_a_loop(const ir::Graph& g, const ir::Node& cat) {
 }
 
 /// Is the cat a copy of what is in memory before the step, for someone who keeps it? Then no kernel has a use for it,
-/// and copying part by part takes no masks, where what lies side by side of a part is worth a call.
+/// and copying part by part takes no masks.
 bool only_copies(ir::Graph& g, const ir::Node& cat) {
-  constexpr int64_t kWorthACall = 64;  // bytes
-  const ir::SymDims& shape = g.shape(cat.first_output);
-  auto run = static_cast<int64_t>(itemsize(g.dtype(cat.first_output)));
-  for (int a = normalize_axis(cat.attrs[0].value, shape.size()); a < shape.size(); ++a) run *= shape[a].value;
-  if (run < kWorthACall * static_cast<int64_t>(cat.inputs.size())) return false;
+  if (!has_runs(g, cat)) return false;
   const auto leaf = [&](ir::ValueId v) -> std::optional<StridedView> {
     if (g.op(v) != ir::Op::kLeaf) return std::nullopt;
     const LeafAttributes a(g.producer(v));
@@ -121,7 +131,9 @@ void take_wide_cats_whole(Program& program) {
   const size_t most = on_cpu ? kMostParts : kMostPartsOnDevice;
   for (ir::Node& n : program.graph.nodes) {
     if (n.op != ir::Op::kCat) continue;
-    const bool many = n.inputs.size() > most;
+    const bool large = on_cpu && numel(program.graph.shape(n.first_output).values()) >= kLarge;
+    const size_t most_of_large = has_runs(program.graph, n) ? kMostOfRuns : kMostOfElements;
+    const bool many = n.inputs.size() > (large ? most_of_large : most);
     const bool alike = on_cpu && n.inputs.size() > kMostAlike && are_of_a_loop(program.graph, n);
     if (many || alike || (on_cpu && only_copies(program.graph, n))) n.op = ir::Op::kWideCat;
   }

@@ -168,7 +168,7 @@ class Simplifier {
         return twice ? add(op, {inner.inputs[0]}, std::move(axes), {&result, 1}) : ir::kNone;
       }
       case Op::kSlice:
-        return inner.op == Op::kCat ? part_of(inner, attrs) : ir::kNone;
+        return inner.op == Op::kCat || inner.op == Op::kWideCat ? part_of(inner, attrs) : ir::kNone;
       default:
         return ir::kNone;
     }

@@ -332,6 +332,23 @@ TEST(Plan, ACatOfLeavesIsCopiedPartByPart) {
   EXPECT_EQ(p.count().kernels, 0);
 }
 
+TEST(Plan, PartsOfALargeCatAreStoredAndCopied) {
+  for (const int64_t rows : {5, 500}) {
+    PlanTest p;
+    const Dim a = p.size(rows), b = p.size(40);
+    const Value x = p.input({a, b});
+    std::vector<Value> parts, elements;
+    for (int i = 0; i < 5; ++i) {
+      parts.push_back(x * static_cast<double>(i));
+      elements.push_back(p.b.reshape(x + static_cast<double>(i), {a, b, 1}));
+    }
+    p.output(p.b.cat({parts[1], parts[2], parts[3]}, 1));
+    p.output(p.b.cat(elements, 2));
+    p.check(1e-6, {{7, 33}, {900, 50}});
+    EXPECT_EQ(p.count().library, rows == 5 ? 0 : 2);
+  }
+}
+
 TEST(Plan, ACatThatAKernelHasAUseForIsOneKernel) {
   PlanTest p;
   const Dim a = p.size(5), b = p.size(40), few = p.size(4);
