@@ -113,6 +113,8 @@ HALF_WITHIN = {
     "cholesky_solve": lambda x: smolder.cholesky_solve(x, x),
     "cholesky_inverse": smolder.cholesky_inverse,
     "householder_product": lambda x: smolder.linalg.householder_product(x, x[0]),
+    "geqrf": lambda x: smolder.geqrf(x)[0],
+    "ormqr": lambda x: smolder.ormqr(x, x[0], x),
     "inv_ex": lambda x: smolder.linalg.inv_ex(x)[0],
     "lstsq": lambda x: smolder.linalg.lstsq(x, x[:, :2])[0],
     "tensorinv": lambda x: smolder.linalg.tensorinv(x, ind=1),

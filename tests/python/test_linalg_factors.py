@@ -168,3 +168,49 @@ def test_what_is_refused():
         linalg.multi_dot([smolder.ones(2, 3), smolder.ones(2, 3)])
     with pytest.raises(NotImplementedError, match="square"):
         linalg.lu(matrices(3, 2, grad=True))[2].sum().backward()
+
+
+@pytest.mark.parametrize("dtype", (smolder.float64, smolder.complex128))
+@pytest.mark.parametrize("shape", ((5, 3), (3, 5), (2, 4, 4)))
+def test_reflectors_of_geqrf_multiply_as_their_product(shape, dtype):
+    a = matrices(*shape).to(dtype)
+    a = a + 1j * matrices(*shape, seed=1) if dtype.is_complex else a
+    factors, tau = smolder.geqrf(a)
+    rows = shape[-2]
+    whole = smolder.ormqr(factors, tau, smolder.eye(rows, dtype=dtype).expand(*shape[:-2], rows, rows))
+    np.testing.assert_allclose((whole.mH @ whole).numpy(), np.broadcast_to(np.eye(rows), whole.shape), atol=1e-12)
+    np.testing.assert_allclose((whole @ factors.triu()).numpy(), a.numpy(), atol=1e-12)
+    other = matrices(*shape[:-2], rows, 2, seed=2).to(dtype)
+    for transpose in (False, True):
+        q = whole.mH if transpose else whole
+        np.testing.assert_allclose(smolder.ormqr(factors, tau, other, True, transpose), q @ other, atol=1e-12)
+        np.testing.assert_allclose(smolder.ormqr(factors, tau, other.mT, False, transpose), other.mT @ q, atol=1e-12)
+    if shape[-2] >= shape[-1]:
+        np.testing.assert_allclose(smolder.orgqr(factors, tau), whole[..., : shape[-1]], atol=1e-12)
+
+
+def test_gradients_of_reflectors():
+    factors, tau = smolder.geqrf(matrices(4, 3))
+    given = (factors.requires_grad_(), tau.requires_grad_(), matrices(4, 2, seed=1, grad=True))
+    assert gradcheck(linalg.householder_product, given[:2])
+    assert gradcheck(smolder.ormqr, given)
+    with pytest.raises(NotImplementedError, match="the derivative for 'geqrf' is not implemented"):
+        smolder.geqrf(given[0])[0].sum().backward()
+
+
+@pytest.mark.parametrize("upper", (True, False))
+@pytest.mark.parametrize("transpose", (True, False))
+def test_triangular_solve(upper, transpose):
+    a, b = matrices(2, 3, 3), matrices(3, 2, seed=1)
+    x, copy = smolder.triangular_solve(b, a, upper, transpose)
+    read = a.triu() if upper else a.tril()
+    np.testing.assert_allclose((read.mT if transpose else read) @ x, b.expand(2, 3, 2), atol=1e-10)
+    assert smolder.equal(copy, a) and copy.data_ptr() != a.data_ptr()
+
+
+def test_least_squares_decompose_once(monkeypatch):
+    calls = []
+    svd = smolder._factors.svd
+    monkeypatch.setattr(smolder._factors, "svd", lambda *a, **k: calls.append(a) or svd(*a, **k))
+    found = linalg.lstsq(matrices(5, 3), matrices(5, 2, seed=1), driver="gelsd")
+    assert len(calls) == 1 and found.singular_values.shape == (3,) and found.rank.item() == 3

@@ -195,5 +195,39 @@ def test_weights_of_norm_one(make):
     dim = 1 if isinstance(spectral, nn.ConvTranspose1d) else 0
     rows = np.moveaxis(weight.numpy(force=True), dim, 0).reshape(weight.shape[dim], -1)
     assert abs(np.linalg.norm(rows, 2) - 1) < 1e-4
-    with pytest.raises(NotImplementedError, match="orthogonal is not supported"):
-        parametrizations.orthogonal(m)
+
+
+@pytest.mark.parametrize("shape", [(3, 3), (5, 2), (2, 5), (2, 4, 3)])
+@pytest.mark.parametrize("orthogonal_map", ["matrix_exp", "cayley", "householder"])
+@pytest.mark.parametrize("use_trivialization", [True, False])
+def test_orthogonal_weights_stay_so_in_training(shape, orthogonal_map, use_trivialization):
+    m = nn.Module()
+    m.weight = nn.Parameter(smolder.tensor(np.random.default_rng(3).normal(size=shape)))
+    parametrizations.orthogonal(m, "weight", orthogonal_map, use_trivialization=use_trivialization)
+    start = m.weight.detach().clone()
+
+    def off(w):
+        w = w if w.size(-2) >= w.size(-1) else w.mT
+        return (w.mT @ w - smolder.eye(w.size(-1), dtype=w.dtype)).abs().max().item()
+
+    assert off(start) < 1e-12
+    for _ in range(3):
+        (m.weight * smolder.arange(m.weight.numel()).reshape(shape)).sum().backward()
+        with smolder.no_grad():
+            m.parametrizations.weight.original -= 0.01 * m.parametrizations.weight.original.grad
+    assert off(m.weight) < 1e-12 and (m.weight - start).abs().max() > 1e-3
+    if use_trivialization or orthogonal_map == "householder":
+        m.weight = start
+        assert smolder.allclose(m.weight, start, atol=1e-12)
+    else:
+        with pytest.raises(NotImplementedError, match="It is not possible to assign"):
+            m.weight = start
+
+
+def test_orthogonal_asks_for_matrices_and_a_map_of_its_own():
+    with pytest.raises(ValueError, match="Got a tensor of 1 dimensions"):
+        parametrizations.orthogonal(nn.LayerNorm(3))
+    with pytest.raises(ValueError, match="Got: qr"):
+        parametrizations.orthogonal(nn.Linear(3, 3), orthogonal_map="qr")
+    with pytest.raises(ValueError, match="does not support complex tensors"):
+        parametrizations.orthogonal(nn.Linear(3, 3, dtype=smolder.complex64), orthogonal_map="householder")

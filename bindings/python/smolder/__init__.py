@@ -81,7 +81,8 @@ from smolder.memory import memory_summary as memory_summary
 
 del assign, backward, dtype_named, from_numpy_copy, grad  # reached as smolder.autograd and Tensor methods
 
-__all__ = [_name for _name in dir() if not _name.startswith("_")]
+# Ops that only gradients record are reached by name, and leave room for others among those that Python suggests.
+__all__ = [_name for _name in dir() if not _name.startswith("_") and not _name.endswith("_backward")]
 
 # Modules that few programs ask for: each is imported when it is first named.
 _LATER = {
@@ -96,6 +97,7 @@ _LATER = {
     "fx",
     "hub",
     "jit",
+    "masked",
     "mps",
     "multiprocessing",
     "nested",

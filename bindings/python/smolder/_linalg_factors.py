@@ -431,8 +431,8 @@ def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | Non
     columns = B.unsqueeze(-1) if vector else B
     if A.size(-2) != columns.size(-2):
         raise RuntimeError(f"{name}: input.size(-2) should match other.size({'-1' if vector else '-2'})")
-    solution = linalg.pinv(A, rtol=rcond) @ columns
-    s = linalg.svdvals(A.detach())
+    inverse, s = linalg._Pinv.apply(A, linalg._cut(A, rcond), 0.0, False)
+    solution = inverse @ columns
     rank = (s > s.amax(-1, keepdim=True) * linalg._cut(A, rcond)).sum(-1) if A.numel() else s.sum(-1).long()
     none = zeros((0,), dtype=A.dtype.to_real(), device=A.device)
     residuals = none
@@ -588,22 +588,3 @@ def tensorsolve(A: Tensor, B: Tensor, dims: Sequence[int] | None = None) -> Tens
             f"but got {int(numpy.prod(shape))} != {int(numpy.prod(B.shape))}"
         )
     return _linalg().solve(A.reshape(B.numel(), -1), B.reshape(-1)).reshape(shape)
-
-
-@takes_out
-@listed("linalg_householder_product")
-def householder_product(A: Tensor, tau: Tensor) -> Tensor:
-    """The first n columns of the product of the reflectors whose vectors are the columns of A [..., m, n], below the
-    diagonal, with factors tau [..., k]."""
-    _linalg()._check("linalg.householder_product", A, square=False)
-    if A.size(-2) < A.size(-1):
-        raise RuntimeError(
-            "torch.linalg.householder_product: input.shape[-2] must be greater than or equal to input.shape[-1]"
-        )
-    rows, columns = A.shape[-2:]
-    vectors = _core.tril(A, -1) + eye(rows, columns, dtype=A.dtype, device=A.device)
-    q = eye(rows, columns, dtype=A.dtype, device=A.device).expand(A.shape)
-    for i in reversed(range(tau.size(-1))):
-        v = vectors[..., i : i + 1]
-        q = q - tau[..., i, None, None] * (v @ (_h(v) @ q))
-    return q

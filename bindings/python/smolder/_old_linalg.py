@@ -6,10 +6,12 @@ import functools
 import inspect
 from typing import TYPE_CHECKING, NamedTuple
 
-from smolder import _core, _linalg_factors, linalg
+from smolder import _core, _linalg_factors, linalg, return_types
 from smolder._autocast import listed
+from smolder._functions import broadcast_shapes
 from smolder._out import takes_out
-from smolder._tensor import Tensor
+from smolder._reflectors import geqrf, ormqr
+from smolder._tensor import Tensor, kind_name
 
 if TYPE_CHECKING:
     from typing import Any
@@ -19,8 +21,9 @@ if TYPE_CHECKING:
     from smolder._typing import DType
 
 __all__ = [
-    "cholesky", "cholesky_inverse", "cholesky_solve", "det", "inverse", "logdet", "lu", "lu_solve", "lu_unpack",
-    "matrix_exp", "matrix_power", "norm", "orgqr", "pinverse", "qr", "slogdet", "svd",
+    "cholesky", "cholesky_inverse", "cholesky_solve", "det", "geqrf", "inverse", "logdet", "lu", "lu_solve",
+    "lu_unpack", "matrix_exp", "matrix_power", "norm", "orgqr", "ormqr", "pinverse", "qr", "slogdet", "svd",
+    "triangular_solve",
 ]  # fmt: skip
 
 
@@ -147,6 +150,37 @@ def norm(
     if p == "nuc":
         return linalg.matrix_norm(input, p, (-2, -1) if dim is None else dim, keepdim, dtype=dtype)
     return _core.norm(input if dtype is None else input.to(dtype), p, dim, keepdim)
+
+
+@takes_out
+def triangular_solve(
+    input: Tensor, A: Tensor, upper: bool = True, transpose: bool = False, unitriangular: bool = False
+) -> tuple[Tensor, Tensor]:
+    """X with A X = input, and a copy of A, whose upper triangle is read, or the lower one; with A^T where `transpose`."""
+    name = "torch.triangular_solve"
+    for argument, x in (("b", input), ("A", A)):
+        if x.dim() < 2:
+            raise RuntimeError(
+                f"{name}: Expected {argument} to have at least 2 dimensions, but it has {x.dim()} dimensions instead"
+            )
+    rows, columns = A.shape[-2:]
+    if rows != columns:
+        raise RuntimeError(f"A must be batches of square matrices, but they are {rows} by {columns} matrices")
+    if rows != input.size(-2):
+        raise RuntimeError(
+            f"Incompatible matrix sizes for triangular_solve: each A matrix is {rows} by {rows} but each b matrix is "
+            f"{input.size(-2)} by {input.size(-1)}"
+        )
+    if input.dtype != A.dtype:
+        raise RuntimeError(
+            f"Expected b and A to have the same dtype, but found b of type {kind_name(input.dtype)} and A of type "
+            f"{kind_name(A.dtype)} instead."
+        )
+    lead = broadcast_shapes(tuple(input.shape[:-2]), tuple(A.shape[:-2]))
+    A = A.expand((*lead, rows, rows)).clone()
+    of = A.mT if transpose else A
+    x = linalg.solve_triangular(of, input, upper=upper != transpose, unitriangular=unitriangular)
+    return return_types.triangular_solve(x, A)
 
 
 def _as_method(function):

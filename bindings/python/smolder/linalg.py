@@ -22,7 +22,6 @@ from smolder._linalg_factors import (
     _t,
     cholesky_ex,
     cond,
-    householder_product,
     inv_ex,
     lstsq,
     lu,
@@ -38,6 +37,7 @@ from smolder._linalg_factors import (
 )
 from smolder._names import listing as _listing
 from smolder._out import takes_out
+from smolder._reflectors import householder_product
 from smolder._tensor import kind_name
 from smolder.return_types import shown
 
@@ -569,8 +569,10 @@ def eigvals(input: Tensor) -> Tensor:
 
 
 def _pinv(a, rtol, atol, hermitian):
+    """The pseudoinverse, and the singular values, or magnitudes of eigenvalues, that it is made of."""
     if a.numel() == 0:
-        return zeros((*a.shape[:-2], a.size(-1), a.size(-2)), dtype=a.dtype, device=a.device)
+        none = zeros((*a.shape[:-2], min(a.shape[-2:])), dtype=a.dtype.to_real(), device=a.device)
+        return zeros((*a.shape[:-2], a.size(-1), a.size(-2)), dtype=a.dtype, device=a.device), none
     if hermitian:
         s, v = _factors.eigh(a, True)
         uh = _h(v)
@@ -580,18 +582,19 @@ def _pinv(a, rtol, atol, hermitian):
     size = s.abs()
     least = (rtol * size.amax(-1, keepdim=True)).clamp(min=atol)
     inverted = _core.where(size > least, 1 / s, 0.0)
-    return (v * inverted.unsqueeze(-2)) @ uh
+    return (v * inverted.unsqueeze(-2)) @ uh, size
 
 
 class _Pinv(HostFunction):
     @staticmethod
     def forward(ctx, a, rtol, atol, hermitian):
-        out = _pinv(a, rtol, atol, hermitian)
+        out, size = _pinv(a, rtol, atol, hermitian)
         ctx.save_for_backward(a, out)
-        return out
+        ctx.mark_non_differentiable(size)
+        return out, size
 
     @staticmethod
-    def backward(ctx, grad):
+    def backward(ctx, grad, _):
         a, p = ctx.saved_tensors
         g = _h(grad)
         of_rows, of_columns = _eye_like(a, a.size(-2)) - a @ p, _eye_like(a, a.size(-1)) - p @ a
@@ -621,7 +624,7 @@ def pinv(
     rtol = rcond if rtol is None else rtol
     _check("linalg.pinv", A, square=hermitian and A.numel() > 0)
     least = 0.0 if atol is None else atol.item() if isinstance(atol, _core.Tensor) else float(atol)
-    return _Pinv.apply(A, _cut(A, rtol, atol), least, hermitian)
+    return _Pinv.apply(A, _cut(A, rtol, atol), least, hermitian)[0]
 
 
 @takes_out

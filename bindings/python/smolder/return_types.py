@@ -7,7 +7,13 @@ from smolder import _core
 from smolder._names import listing as _listing
 
 # Results of functions that are written in Python, with the names of their members.
-_OF_PYTHON = {"frexp": "mantissa exponent", "histogram": "hist bin_edges", "mode": "values indices"}
+_OF_PYTHON = {
+    "frexp": "mantissa exponent",
+    "geqrf": "a tau",
+    "histogram": "hist bin_edges",
+    "mode": "values indices",
+    "triangular_solve": "solution cloned_coefficient",
+}
 
 T = TypeVar("T", bound=type)
 

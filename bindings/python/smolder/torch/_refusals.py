@@ -17,7 +17,7 @@ _WHY = {
     "kernels are compiled from ops, and none are taken that Triton compiles": "library.wrap_triton",
     "sparse tensors are COO, CSR or CSC, and their products are made of index_select and index_add": "sparse",
     "nested tensors are of Smolder's own": "nested",
-    "there are no tensors with masks: fill by where() before the reduction": "masked",
+    "there are no tensors that carry masks; give masks to the functions of smolder.masked": "masked",
     "it is a part of torch's core in C++": "_C _VF _classes _library _prims_common cpp classes",
     "of torch's passes over graphs smolder.fx has shape_prop and split_module": "fx",
     "smolder.profiler measures in its own way": "profiler autograd.profiler autograd.profiler_util monitor",
