@@ -140,11 +140,6 @@ def test_embedding_arguments():
         nn.Embedding(2, 2, _weight=table)
     with pytest.raises(AssertionError, match="2-dimensional"):
         nn.Embedding.from_pretrained(smolder.ones(2))
-    for name, value in (("max_norm", 1.0), ("scale_grad_by_freq", True)):
-        with pytest.raises(NotImplementedError, match=name):
-            nn.Embedding(3, 2, **{name: value})
-        with pytest.raises(NotImplementedError, match=name):
-            F.embedding(smolder.tensor([1]), table, **{name: value})
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,7 @@ from smolder.nn._attention import (
 from smolder.nn._class_losses import *  # noqa: F403
 from smolder.nn._ctc import ctc_loss
 from smolder.nn._fractional_pools import *  # noqa: F403
+from smolder.nn._lookups import SharedGradient, shorten_rows
 from smolder.nn._losses import *  # noqa: F403
 from smolder.nn._losses import _first
 from smolder.nn._pools_and_noise import *  # noqa: F403
@@ -85,13 +86,6 @@ def layer_norm(
     return _first(_layer_norm(input, tuple(normalized_shape), weight, bias, eps))
 
 
-def check_embedding(max_norm: float | None, scale_grad_by_freq: bool) -> None:
-    """Raises NotImplementedError for what torch's embeddings do and these don't."""
-    for name, given in (("max_norm", max_norm), ("scale_grad_by_freq", scale_grad_by_freq)):
-        if given not in (None, False):
-            raise NotImplementedError(f"embedding: {name} is not supported")
-
-
 def embedding(
     input: Tensor,
     weight: Tensor,
@@ -101,11 +95,12 @@ def embedding(
     scale_grad_by_freq: bool = False,
     sparse: bool = False,
 ) -> Tensor:
-    """Rows of weight, by number. Row padding_idx gets no gradient. norm_type goes with max_norm, which is not supported.
+    """Rows of weight, by number. Row padding_idx gets no gradient.
 
-    sparse: the gradient of a weight that is a leaf is a sparse tensor of the rows that were looked up.
+    max_norm: rows that are looked up and whose norm of order norm_type is larger are first made that long, in weight.
+    scale_grad_by_freq: gradients are divided by how often a row was looked up. sparse: the gradient of a weight that is a
+    leaf is a sparse tensor of the rows that were looked up.
     """
-    check_embedding(max_norm, scale_grad_by_freq)
     if padding_idx is not None:
         padding_idx = as_int("embedding", "padding_idx", padding_idx)
         rows = weight.size(0)
@@ -113,11 +108,16 @@ def embedding(
             raise AssertionError("Padding_idx must be within num_embeddings")
         padding_idx %= rows
     padding_idx = -1 if padding_idx is None else padding_idx
+    if max_norm is not None:
+        shorten_rows(weight, input, max_norm, norm_type)
+    if scale_grad_by_freq and sparse:
+        raise NotImplementedError("embedding: scale_grad_by_freq is not supported with sparse gradients")
     if sparse and weight.requires_grad and weight.is_leaf and _core.is_grad_enabled():
         from smolder.nn._sparse_embedding import Embedding
 
         return Embedding.apply(weight, input, padding_idx)
-    return _core.embedding(weight, input, padding_idx)
+    rows = _core.embedding(weight, input, padding_idx)
+    return SharedGradient.apply(rows, input, weight.size(0)) if scale_grad_by_freq else rows
 
 
 def _bag_of(offsets, count):
@@ -166,10 +166,11 @@ def embedding_bag(
 ) -> Tensor:
     """Sums, means or maxima of rows of weight: of each row of input, or of the pieces of it that begin at offsets.
 
-    Rows padding_idx count for nothing. norm_type goes with max_norm, which is not supported.
+    Rows padding_idx count for nothing. max_norm, norm_type, scale_grad_by_freq and sparse are as for embedding().
     """
-    check_embedding(max_norm, scale_grad_by_freq)
-    if sparse and mode == "max":
+    if mode == "max" and scale_grad_by_freq:
+        raise ValueError("max mode does not support scaling the gradient by the frequency")
+    if mode == "max" and sparse:
         raise ValueError("max mode does not support sparse weights")
     _check_bags(input, weight, offsets, mode, per_sample_weights)
     if input.dim() == 2:
@@ -180,7 +181,7 @@ def embedding_bag(
         offsets = offsets[:-1]
     bags, count = offsets.size(0), input.size(0)
     bag = _bag_of(offsets, count)
-    rows = embedding(input, weight, padding_idx, sparse=sparse)
+    rows = embedding(input, weight, padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse)
     counted = weight.new_ones(count)
     if padding_idx is not None:
         counted = (input != padding_idx % weight.size(0)).to(weight.dtype)

@@ -120,11 +120,21 @@ class Bilinear(Module):
         )
 
 
+_USUAL = {"padding_idx": None, "max_norm": None, "norm_type": 2, "scale_grad_by_freq": False, "sparse": False}
+
+
 class _Table(Module):
     """Vectors that are looked up by number."""
 
     weight: Parameter
     padding_idx: int | None
+
+    def _shown(self, *names: str) -> str:
+        """The sizes, and those of the options that are not what they are by default."""
+        shown = [n for n in names if n not in _USUAL or getattr(self, n) != _USUAL[n]]
+        return ", ".join(
+            [f"{self.num_embeddings}, {self.embedding_dim}", *(f"{n}={getattr(self, n)!r}" for n in shown)]
+        )
 
     def reset_parameters(self) -> None:
         """Draws the vectors again, normal; that of padding_idx is zero."""
@@ -138,12 +148,12 @@ class Embedding(_Table):
     """A table of vectors looked up by number."""
 
     weight: Parameter
+    num_embeddings: int
+    embedding_dim: int
     max_norm: float | None
     norm_type: float
     scale_grad_by_freq: bool
     sparse: bool
-    num_embeddings: int
-    embedding_dim: int
 
     @on_device
     def __init__(
@@ -161,7 +171,6 @@ class Embedding(_Table):
         dtype: DType | None = None,
     ) -> None:
         super().__init__()
-        F.check_embedding(max_norm, scale_grad_by_freq)
         self.max_norm, self.norm_type = max_norm, norm_type
         self.scale_grad_by_freq, self.sparse = scale_grad_by_freq, sparse
         self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
@@ -207,11 +216,12 @@ class Embedding(_Table):
         )
 
     def forward(self, input: Tensor) -> Tensor:
-        return F.embedding(input, self.weight, self.padding_idx, sparse=self.sparse)
+        return F.embedding(
+            input, self.weight, self.padding_idx, self.max_norm, self.norm_type, self.scale_grad_by_freq, self.sparse
+        )
 
     def extra_repr(self) -> str:
-        tail = "" if self.padding_idx is None else f", padding_idx={self.padding_idx}"
-        return f"{self.num_embeddings}, {self.embedding_dim}{tail}" + (", sparse=True" if self.sparse else "")
+        return self._shown("padding_idx", "max_norm", "norm_type", "scale_grad_by_freq", "sparse")
 
 
 class EmbeddingBag(_Table):
@@ -243,7 +253,6 @@ class EmbeddingBag(_Table):
         dtype: DType | None = None,
     ) -> None:
         super().__init__()
-        F.check_embedding(max_norm, scale_grad_by_freq)
         self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
         self.max_norm, self.norm_type = max_norm, norm_type
         self.scale_grad_by_freq, self.mode, self.sparse = scale_grad_by_freq, mode, sparse
@@ -266,16 +275,39 @@ class EmbeddingBag(_Table):
             input,
             self.weight,
             offsets,
-            mode=self.mode,
-            sparse=self.sparse,
+            self.max_norm,
+            self.norm_type,
+            self.scale_grad_by_freq,
+            self.mode,
+            self.sparse,
             per_sample_weights=per_sample_weights,
             include_last_offset=self.include_last_offset,
             padding_idx=self.padding_idx,
         )
 
     def extra_repr(self) -> str:
-        tail = "" if self.padding_idx is None else f", padding_idx={self.padding_idx}"
-        return f"{self.num_embeddings}, {self.embedding_dim}, mode={self.mode!r}{tail}"
+        return self._shown("max_norm", "norm_type", "scale_grad_by_freq", "mode", "padding_idx")
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        embeddings: Tensor,
+        freeze: bool = True,
+        max_norm: float | None = None,
+        norm_type: float = 2.0,
+        scale_grad_by_freq: bool = False,
+        mode: str = "mean",
+        sparse: bool = False,
+        include_last_offset: bool = False,
+        padding_idx: int | None = None,
+    ) -> Self:
+        """A table of the rows of a matrix, whose storage it shares; not trained while frozen."""
+        if embeddings.dim() != 2:
+            raise AssertionError("Embeddings parameter is expected to be 2-dimensional")
+        options = max_norm, norm_type, scale_grad_by_freq, mode, sparse, embeddings, include_last_offset, padding_idx
+        made = cls(*embeddings.shape, *options)
+        made.weight.requires_grad_(not freeze)
+        return made
 
 
 class _DropoutNd(Module):

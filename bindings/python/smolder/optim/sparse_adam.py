@@ -53,10 +53,10 @@ class SparseAdam(Optimizer):
         from smolder.optim._rows import Rows
 
         state = self.state[parameter]
+        step = self._count(state, parameter)
         for name in ("exp_avg", "exp_avg_sq"):
             if name not in state:
                 state[name] = _core.zero_state(parameter)
-        step = self._count(state, parameter)
         rows = Rows(parameter, grad)
         values = -rows.values if options["maximize"] else rows.values
         moments = []
