@@ -41,9 +41,8 @@ Tensor by_running(const Tensor& input, const NormArguments& a) {
   return in_format_of(affine(normal, a.weight, a.bias).to(input.dtype()), input);
 }
 
-/// Moves a running tensor, if there is one, towards what a batch gave.
+/// Moves a running tensor towards what a batch gave.
 void move_running(const Tensor& running, const Tensor& batch, Scalar momentum) {
-  if (!running.defined()) return;
   const GradMode off(false);
   assign(running, (running * (1 - momentum.to_double()) + batch * momentum.to_double()).to(running.dtype()));
 }
@@ -52,11 +51,14 @@ void move_running(const Tensor& running, const Tensor& batch, Scalar momentum) {
 /// forms them once. `of` makes one number a channel of what was reduced.
 template <class F>
 void move_statistics(const Tensor& input, const NormArguments& a, F of) {
-  if (!a.running_mean.defined() && !a.running_var.defined()) return;
+  SMOLDER_CHECK(a.running_mean.defined() == a.running_var.defined(), ValueError,
+                "running_mean and running_var must either both be None or neither be None");
+  if (!a.running_mean.defined()) return;
+  if (input.numel() == 0) return;  // a batch without elements says nothing of statistics
   const Tensor x = input.detach().to(compute_type(input.dtype()));
   const Dims axes = ir::channel_axes(x.dim());
-  if (a.running_mean.defined()) move_running(a.running_mean, of(mean(x, axes)), a.momentum);
-  if (a.running_var.defined()) move_running(a.running_var, of(var(x, axes, 1)), a.momentum);
+  move_running(a.running_mean, of(mean(x, axes)), a.momentum);
+  move_running(a.running_var, of(var(x, axes, 1)), a.momentum);
 }
 
 }  // namespace
@@ -64,6 +66,7 @@ void move_statistics(const Tensor& input, const NormArguments& a, F of) {
 Tensor batch_norm(const Tensor& input, const NormArguments& a, bool training) {
   check_statistics(input, a);
   ir::check_dtype("batch_norm", "input", input.meta(), "float");
+  SMOLDER_CHECK(a.eps.to_double() > 0, ValueError, "batch_norm eps must be positive, but got ", a.eps.to_double());
   if (!training) return by_running(input, a);
   const int64_t channels = input.size(1), n = channels == 0 ? 0 : input.numel() / channels;
   SMOLDER_CHECK(n != 1, ValueError, "Expected more than 1 value per channel when training, got input size ",

@@ -136,3 +136,20 @@ def test_dropout_is_for_training():
     assert m(x, x, x)[0].tolist() == m(x, x, x)[0].tolist()
     with pytest.warns(UserWarning, match="mismatched key_padding_mask and attn_mask"):
         m(x, x, x, key_padding_mask=smolder.zeros(2, 3), attn_mask=smolder.zeros(3, 3) > 0)
+
+
+def test_the_hint_is_the_mask_where_nothing_else_needs_it():
+    layer = nn.MultiheadAttention(4, 2, batch_first=True)
+    x = smolder.tensor(np.random.default_rng(1).normal(size=(2, 3, 4)).astype(np.float32))
+    causal = smolder.ones(3, 3).triu(1).bool()
+    expected = layer(x, x, x, attn_mask=causal, need_weights=False)[0]
+    found = layer(x, x, x, attn_mask=smolder.zeros(3, 3), need_weights=False, is_causal=True)[0]
+    assert smolder.allclose(found, expected, atol=1e-6)
+
+
+def test_keys_have_the_rank_of_queries_and_the_shape_of_values():
+    layer, x = nn.MultiheadAttention(4, 2), smolder.ones(2, 3, 4)
+    with pytest.raises(AssertionError, match="expected `key` and `value` to be 3-D but found 2-D and 2-D tensors"):
+        layer(x, x[0], x[0])
+    with pytest.raises(AssertionError, match=r"key shape .* does not match value shape"):
+        layer(x, smolder.ones(5, 3, 4), smolder.ones(6, 3, 4))

@@ -383,3 +383,12 @@ def test_cross_entropy_of_no_rows_of_probabilities():
     none = smolder.zeros(0, 3)
     assert math.isnan(F.cross_entropy(none, none).item())  # as of indices, and in torch
     assert F.cross_entropy(none, none, reduction="sum").item() == 0
+
+
+def test_class_indices_may_be_bytes_and_probabilities_ignore_no_index():
+    logits = smolder.tensor(np.random.default_rng(3).normal(size=(3, 4)))
+    numbers = smolder.tensor([1, 3, 0])
+    for loss in (F.cross_entropy, F.nll_loss):
+        assert loss(logits, numbers.to(smolder.uint8)) == loss(logits, numbers)
+    with pytest.raises(RuntimeError, match="ignore_index is not supported for floating point target"):
+        F.cross_entropy(logits, logits.softmax(1), ignore_index=0)

@@ -14,8 +14,10 @@ if TYPE_CHECKING:
     from smolder._typing import Tensor
 
 
-def _check_ranks(query, key, value, key_padding_mask, attn_mask, num_heads):
-    """Whether there are batches."""
+def check_ranks(
+    query: Tensor, key: Tensor, value: Tensor, key_padding_mask: Tensor | None, attn_mask: Tensor | None, num_heads: int
+) -> bool:
+    """Whether there are batches, after ranks that do not fit each other are refused."""
     if query.dim() not in (2, 3):
         raise AssertionError(
             f"query should be unbatched 2D or batched 3D tensor but received {query.dim()}-D query tensor"
@@ -84,7 +86,7 @@ def _check_mask_shape(mask, heads, targets, sources):
 
 def _longer(mask):
     """A mask with room for one more source, which may be attended to."""
-    return None if mask is None else _core.cat([mask, _core.zeros_like(mask[..., :1])], -1)
+    return None if mask is None else _core.cat([mask, mask.new_zeros((*mask.shape[:-1], 1))], -1)
 
 
 def _static(given, x, name, heads, size):
@@ -128,7 +130,7 @@ def multi_head_attention_forward(
 
     Masks are True, or -inf when of a floating-point dtype, where attention is not allowed.
     """
-    batched = _check_ranks(query, key, value, key_padding_mask, attn_mask, num_heads)
+    batched = check_ranks(query, key, value, key_padding_mask, attn_mask, num_heads)
     if not batched:
         same = query._is_same(key), key._is_same(value)
         query = query.unsqueeze(1)
@@ -166,7 +168,7 @@ def multi_head_attention_forward(
     q = _static(None, q, "", heads, size)
     k, v = _static(static_k, k, "static_k", heads, size), _static(static_v, v, "static_v", heads, size)
     if add_zero_attn:
-        k, v = (_core.cat([x, _core.zeros_like(x[:, :1])], 1) for x in (k, v))
+        k, v = (_core.cat([x, x.new_zeros((heads, 1, size))], 1) for x in (k, v))
         attn_mask, key_padding_mask = _longer(attn_mask), _longer(key_padding_mask)
     sources = k.size(1)
     mask = attn_mask

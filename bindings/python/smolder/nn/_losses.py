@@ -62,6 +62,11 @@ def _first(result):
 # -- over classes
 
 
+def _classes(target):
+    """Class indices, which may be bytes."""
+    return target.long() if target.dtype == _core.uint8 else target
+
+
 @listed("cross_entropy")
 def cross_entropy(
     input: Tensor,
@@ -77,9 +82,11 @@ def cross_entropy(
     a vector."""
     reduction = _chosen(reduction, size_average, reduce)
     if target.dtype.is_floating_point:
+        if ignore_index >= 0:
+            raise RuntimeError("ignore_index is not supported for floating point target")
         return _cross_entropy_of_probabilities(input, target, weight, reduction, label_smoothing)
     out = _core.cross_entropy(
-        input, target, weight, ignore_index=ignore_index, reduction=reduction, label_smoothing=label_smoothing
+        input, _classes(target), weight, ignore_index=ignore_index, reduction=reduction, label_smoothing=label_smoothing
     )
     return _first(out)
 
@@ -95,7 +102,7 @@ def _cross_entropy_of_probabilities(input, target, weight, reduction, label_smoo
     axis = 0 if input.dim() == 1 else 1
     classes = input.size(axis)
     if label_smoothing:
-        target = target * (1.0 - label_smoothing) + label_smoothing / classes
+        target = target * (1.0 - label_smoothing) + label_smoothing / max(classes, 1)
     terms = _core.log_softmax(input, axis) * target
     if weight is not None:
         if tuple(weight.shape) != (classes,):
@@ -121,7 +128,7 @@ def nll_loss(
 ) -> Tensor:
     """Negative of the input at each class index. Classes are dimension 1, or 0 of a vector."""
     reduction = _chosen(reduction, size_average, reduce)
-    return _first(_core.nll_loss(input, target, weight, ignore_index=ignore_index, reduction=reduction))
+    return _first(_core.nll_loss(input, _classes(target), weight, ignore_index=ignore_index, reduction=reduction))
 
 
 # -- of differences

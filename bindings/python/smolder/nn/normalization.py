@@ -133,7 +133,7 @@ class _BatchNorm(_NormBase):
 
     def _cumulative(self, input):
         """The mean over all batches so far. How many is a tensor, which is not read."""
-        mean, var = _core.zeros_like(self.running_mean), _core.zeros_like(self.running_var)
+        mean, var = self.running_mean.clone(), self.running_var.clone()  # what they stay for an empty batch
         out = F.batch_norm(input, mean, var, self.weight, self.bias, True, 1.0, self.eps)
         with no_grad():
             share = 1.0 / self.num_batches_tracked.to(mean.dtype)

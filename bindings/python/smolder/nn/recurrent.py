@@ -61,6 +61,12 @@ def _check_sizes(num_layers, bias, batch_first, dropout, proj_size, **sizes):
 _TORCHS = ("all_weights", "_all_weights", "_flat_weights", "_flat_weights_names", "_flat_weight_refs")
 
 
+def _without_elements(module, shape, *given):
+    """A result of a module for an empty batch, with the history that it has for others."""
+    history = sum(x.sum() for x in (*given, *module.parameters()))
+    return given[0].new_zeros(shape) + history.to(given[0].dtype)
+
+
 class RNNBase(Module):
     """Layers of one or two directions over sequences [T, B, input_size], or [B, T, input_size] with batch_first."""
 
@@ -228,7 +234,8 @@ class RNNBase(Module):
             raise RuntimeError("Expected sequence length to be larger than 0 in RNN")
         begin = self._begin(states, batch, input)
         if batch == 0:
-            return input.new_zeros((*input.shape[:2], self._widths()[0] * self._directions)), begin
+            out = _without_elements(self, (*input.shape[:2], self._widths()[0] * self._directions), input, *begin)
+            return out, [_without_elements(self, state.shape, input, *begin) for state in begin]
         out, last = self._layers(times.reshape((steps * batch, self.input_size)), begin, [batch] * steps)
         out = out.reshape((steps, batch, out.size(1)))
         out = out.transpose(0, 1) if self.batch_first else out
@@ -349,9 +356,25 @@ class RNNCellBase(Module):
         rows = input if batched else input.unsqueeze(0)
         zeros = rows.new_zeros((rows.size(0), self.hidden_size))
         states = [zeros if s is None else s if batched else s.unsqueeze(0) for s in states]
+        self._check_fit(rows, states)
+        if rows.size(0) == 0:
+            return tuple(_without_elements(self, s.shape, rows, *states) for s in states)
         weights = (self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh)
         last = layer(rows, *states, *weights, *options, [rows.size(0)])[1:]
         return last if batched else tuple(s.squeeze(0) for s in last)
+
+    def _check_fit(self, rows, states):
+        if rows.size(1) != self.input_size:
+            raise RuntimeError(f"input has inconsistent input_size: got {rows.size(1)} expected {self.input_size}")
+        for i, state in enumerate(states):
+            if state.size(0) != rows.size(0):
+                raise RuntimeError(
+                    f"Input batch size {rows.size(0)} doesn't match hidden{i} batch size {state.size(0)}"
+                )
+            if state.size(1) != self.hidden_size:
+                raise RuntimeError(
+                    f"hidden{i} has inconsistent hidden_size: got {state.size(1)}, expected {self.hidden_size}"
+                )
 
     def extra_repr(self) -> str:
         return f"{self.input_size}, {self.hidden_size}" + ("" if self.bias else ", bias=False")

@@ -11,6 +11,7 @@ from smolder._names import listing as _listing
 from smolder._warn import warn
 from smolder.nn import functional as F
 from smolder.nn import init
+from smolder.nn._attention import check_ranks
 from smolder.nn.layers import Dropout, Linear
 from smolder.nn.module import Module
 from smolder.nn.normalization import LayerNorm
@@ -110,6 +111,9 @@ class MultiheadAttention(Module):
     ) -> Tensor:
         """The attended values and, when need_weights, the weights (averaged over heads). Masks are True, or -inf
         when of a floating-point dtype, where attention is not allowed."""
+        for name, mask in (("key_padding_mask", key_padding_mask), ("attn_mask", attn_mask)):
+            if mask is not None and mask.dtype != _core.bool and not mask.dtype.is_floating_point:
+                raise AssertionError(f"only bool and floating types of {name} are supported")
         if self.bias_k is not None or self.add_zero_attn or not self._qkv_same_embed_dim:
             given = key_padding_mask, need_weights, attn_mask, average_attn_weights, is_causal
             return self._attend_otherwise(query, key, value, *given)
@@ -118,12 +122,9 @@ class MultiheadAttention(Module):
                 "Need attn_mask if specifying the is_causal hint. You may use the Transformer module method "
                 "`generate_square_subsequent_mask` to create this mask."
             )
-        single = query.dim() == 2
-        if query.dim() not in (2, 3):
-            raise AssertionError(
-                f"query should be unbatched 2D or batched 3D tensor but received {query.dim()}-D query tensor"
-            )
-        self._check_ranks(single, attn_mask, key_padding_mask)
+        single = not check_ranks(query, key, value, key_padding_mask, attn_mask, self.num_heads)
+        if key.shape != value.shape:
+            raise AssertionError(f"key shape {key.shape} does not match value shape {value.shape}")
         if query.size(-1) != self.embed_dim:
             raise AssertionError(f"was expecting embedding dimension of {self.embed_dim}, but got {query.size(-1)}")
         if single:
@@ -132,6 +133,8 @@ class MultiheadAttention(Module):
         elif not self.batch_first:
             query, key, value = (t.transpose(0, 1) for t in (query, key, value))
         q, k, v = self._project(query, key, value)
+        causal = is_causal and key_padding_mask is None and not need_weights
+        attn_mask = None if causal else attn_mask  # known by the hint
         self._check_masks(attn_mask, key_padding_mask, q, k)
         mask = self._mask(attn_mask, key_padding_mask, q)
         p = self.dropout if self.training else 0.0
@@ -139,7 +142,7 @@ class MultiheadAttention(Module):
             context, weights = self._attend_with_weights(q, k, v, mask, p)
             weights = weights.mean(1) if average_attn_weights else weights
         else:
-            context, weights = F.scaled_dot_product_attention(q, k, v, mask, p), None
+            context, weights = F.scaled_dot_product_attention(q, k, v, mask, p, causal), None
         batch, _, length, _ = context.shape
         out = self.out_proj(context.transpose(1, 2).reshape(batch, length, self.embed_dim))
         if single:
@@ -180,24 +183,7 @@ class MultiheadAttention(Module):
         )
         return (out.transpose(0, 1) if transposed else out), weights
 
-    @staticmethod
-    def _check_ranks(single, attn_mask, key_padding_mask):
-        kind, padding = ("unbatched (2-D)", 1) if single else ("batched (3-D)", 2)
-        if key_padding_mask is not None and key_padding_mask.dim() != padding:
-            raise AssertionError(
-                f"For {kind} `query`, expected `key_padding_mask` to be `None` or {padding}-D but found "
-                f"{key_padding_mask.dim()}-D tensor instead"
-            )
-        if attn_mask is not None and attn_mask.dim() not in (2, 3):
-            raise AssertionError(
-                f"For {kind} `query`, expected `attn_mask` to be `None`, 2-D or 3-D but found {attn_mask.dim()}-D tensor "
-                "instead"
-            )
-
     def _check_masks(self, attn_mask, key_padding_mask, q, k):
-        for name, mask in (("key_padding_mask", key_padding_mask), ("attn_mask", attn_mask)):
-            if mask is not None and mask.dtype != _core.bool and not mask.dtype.is_floating_point:
-                raise AssertionError(f"only bool and floating types of {name} are supported")
         batch, heads, targets, sources = q.size(0), self.num_heads, q.size(2), k.size(2)
         if attn_mask is not None:
             wanted = (targets, sources) if attn_mask.dim() == 2 else (batch * heads, targets, sources)

@@ -49,13 +49,20 @@ class PackedSequence(_Fields):
 
     @property
     def is_cuda(self) -> bool:
-        """False: the data is on the CPU."""
+        """Whether the data is on CUDA."""
         return self.data.is_cuda
 
+    def is_pinned(self) -> bool:
+        """Whether the data is in memory that is pinned."""
+        return self.data.is_pinned()
+
     def to(self, *args: Any, **kwargs: Any) -> Self:
-        """The data with another dtype, as Tensor.to."""
+        """The data with another dtype, or all on another device, as Tensor.to."""
         data = self.data.to(*args, **kwargs)
-        return self if data is self.data else self._replace(data=data)
+        if data is self.data:
+            return self
+        orders = (None if x is None else x.to(data.device) for x in (self.sorted_indices, self.unsorted_indices))
+        return type(self)(data, self.batch_sizes, *orders)
 
     def float(self) -> Self:
         """The data in float32."""
@@ -70,8 +77,16 @@ class PackedSequence(_Fields):
         return self.to(_core.float16)
 
     def cpu(self) -> Self:
-        """The sequences themselves: they are on the CPU."""
-        return self
+        """The sequences on the CPU."""
+        return self.to("cpu")
+
+    def cuda(self, *args: Any, **kwargs: Any) -> Self:
+        """The sequences on CUDA, as Tensor.cuda."""
+        return self if self.is_cuda else self.to(self.data.cuda(*args, **kwargs).device)
+
+    def pin_memory(self) -> Self:
+        """The sequences with their data in pinned memory."""
+        return type(self)(self.data.pin_memory(), *self[1:])
 
 
 def invert_permutation(permutation: Tensor | None) -> Any:
@@ -179,6 +194,7 @@ def pad_sequence(
                 f"pad_sequence: expected sequences that differ in their first dimension alone, got shapes "
                 f"{tuple(parts[0].shape)} and {tuple(p.shape)}"
             )
+        p = p.to(parts[0].dtype)
         missing = longest - p.size(0)
         low, high = [0] * p.dim(), [0] * p.dim()
         (low if padding_side == "left" else high)[0] = missing
