@@ -164,3 +164,31 @@ def test_control_flow_refuses_elements():
 
     with pytest.raises((NotImplementedError, RuntimeError), match="vmap"):
         func.vmap(f)(smolder.ones(3, 2))
+
+
+@pytest.mark.parametrize("name", ("det", "inv", "cholesky", "matrix_exp"))
+def test_functions_of_the_host_within_two_levels(name):
+    of = getattr(smolder.linalg, name)
+
+    def function(x):
+        return of(x).sum()
+
+    x = smolder.tensor(np.random.default_rng(1).normal(size=(2, 2, 3, 3)))
+    x = x @ x.mT + 3 * smolder.eye(3, dtype=x.dtype)
+    expected = [[func.grad(function)(x[i, j]) for j in range(2)] for i in range(2)]
+    found = func.vmap(func.grad(lambda y: func.vmap(function)(y).sum()))(x)
+    np.testing.assert_allclose(found, smolder.stack([smolder.stack(row) for row in expected]), rtol=1e-9)
+    np.testing.assert_allclose(func.grad(lambda y: func.vmap(func.vmap(function))(y).sum())(x), found, rtol=1e-9)
+
+
+def test_out_dims_of_one_result_are_one():
+    with pytest.raises(ValueError, match="out_dims is not compatible with the structure of `outputs`"):
+        func.vmap(lambda x: x, out_dims=(0, 1))(smolder.ones(2, 3))
+
+
+def test_results_of_whole_numbers_have_zero_tangents():
+    x = smolder.tensor([1.0, -2.0])
+    (sign, twice), (of_sign, of_twice) = func.jvp(lambda y: ((y > 0).long(), y * 2), (x,), (smolder.ones(2),))
+    assert sign.tolist() == [1, 0] and of_sign.tolist() == [0, 0] and of_sign.dtype == smolder.int64
+    assert twice.tolist() == [2, -4] and of_twice.tolist() == [2, 2]
+    assert smolder.func.jacfwd(lambda y: (y > 0).long())(x).tolist() == [[0, 0], [0, 0]]

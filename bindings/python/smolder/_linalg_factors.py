@@ -15,7 +15,7 @@ import numpy
 
 from smolder import _core, _factors
 from smolder._autocast import listed
-from smolder._batches import with_leading_batches
+from smolder._batches import whole, with_leading_batches
 from smolder._creation import arange, eye, from_numpy, zeros
 from smolder._factors import LinAlgError
 from smolder._host_function import HostFunction
@@ -460,7 +460,7 @@ def matrix_exp(A: Tensor) -> Tensor:
     linalg._check("linalg.matrix_exp", A)
     if A.numel() == 0:
         return A.clone()
-    norm = linalg.matrix_norm(A.detach(), 1).amax().item()
+    norm = whole(linalg.matrix_norm(A.detach(), 1)).amax().item()
     if not norm < float("inf"):
         return _core.full_like(A, float("nan"))
     halvings = 0

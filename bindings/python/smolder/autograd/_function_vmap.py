@@ -149,6 +149,8 @@ def _generated(cls, level, args, kwargs):
     kept = form = None
 
     class Generated(Function):
+        generate_vmap_rule = True  # for levels further out
+
         @staticmethod
         def forward(ctx, *elements):
             nonlocal kept, form

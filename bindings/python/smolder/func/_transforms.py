@@ -232,12 +232,15 @@ def _jvp(func, primals, argnums, has_aux, name):
         output, aux = _parts(func(*args), has_aux, name)
         outputs, out_spec = tree_flatten(output)
         _check_outputs(outputs, name)
-        seeds = [level.enter(_core.zeros_like(o).detach()) for o in outputs]
-        first = _gradients(outputs, tree_leaves(chosen), seeds)
+        smooth = [o for o in outputs if o.is_floating_point() or o.is_complex()]
+        seeds = [level.enter(_core.zeros_like(o).detach()) for o in smooth]
+        first = _gradients(smooth, tree_leaves(chosen), seeds)
 
     def product(directions):
         with enable_grad():
-            return level.leave(tree_unflatten(_gradients(first, seeds, directions), out_spec))
+            found = iter(_gradients(first, seeds, directions))
+            every = [next(found) if o.is_floating_point() or o.is_complex() else _core.zeros_like(o) for o in outputs]
+            return level.leave(tree_unflatten(every, out_spec))
 
     return level.leave(output), product, level.leave(aux), level.leave
 

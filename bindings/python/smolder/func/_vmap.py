@@ -122,7 +122,8 @@ def _run(func, leaves, dims, spec, size, out_dims, randomness, kwargs):
         parts = [x if d is None else _core._vmap_spread(x, d) for x, d in zip(leaves, dims, strict=True)]
         result = func(*tree_unflatten(parts, spec), **kwargs)
         found, form = tree_flatten(result)
-        given = out_dims[0] if isinstance(result, _core.Tensor) and isinstance(out_dims, tuple) else out_dims
+        single = isinstance(result, _core.Tensor) and isinstance(out_dims, tuple) and len(out_dims) == 1
+        given = out_dims[0] if single else out_dims
         places = _spread(given, result)
         if places is None:
             raise ValueError(
