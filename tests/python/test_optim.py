@@ -360,3 +360,32 @@ def test_a_sparse_gradient_joins_the_momentum_of_dense_ones():
         optimizer.step()
     np.testing.assert_allclose(weight.tolist(), [0.38, -1.02, 1.66], rtol=1e-6)  # as torch
     np.testing.assert_allclose(optimizer.state[weight]["momentum_buffer"].tolist(), [2.2, -3.8, 5.4], rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "make",
+    (
+        lambda o: optim.lr_scheduler.StepLR(o, 1, 0.5),
+        lambda o: optim.lr_scheduler.OneCycleLR(o, 0.5, 20),
+        lambda o: optim.lr_scheduler.CyclicLR(o, 0.01, 0.2, 5),
+        lambda o: optim.swa_utils.SWALR(o, 0.05, 4),
+    ),
+)
+def test_schedules_write_to_a_rate_in_a_tensor(make):
+    def rates(first):
+        o = optim.SGD([nn.Parameter(smolder.ones(2))], lr=first, momentum=0.9)
+        schedule, held = make(o), o.param_groups[0]["lr"]
+        out = []
+        for _ in range(5):
+            o.step()
+            schedule.step()
+            assert o.param_groups[0]["lr"] is held or not isinstance(first, smolder.Tensor)
+            out += [float(o.param_groups[0]["lr"]), float(schedule.get_last_lr()[0])]
+        return out
+
+    np.testing.assert_allclose(rates(smolder.tensor(0.1)), rates(0.1), rtol=1e-6)
+
+
+def test_a_rate_in_a_tensor_is_one_number():
+    with pytest.raises(ValueError, match="Tensor lr must be 1-element"):
+        optim.Adam([nn.Parameter(smolder.ones(2))], lr=smolder.tensor([0.1, 0.2]))

@@ -54,6 +54,8 @@ def real_parts(x: Tensor) -> Tensor:
 def check_options(**options: Any) -> None:
     """Raises ValueError for one that is negative or nan."""
     for name, value in options.items():
+        if name == "lr" and isinstance(value, _core.Tensor) and value.numel() != 1:
+            raise ValueError("Tensor lr must be 1-element")
         if not value >= 0.0:
             raise ValueError(f"Invalid {_SPELLED.get(name, f'{name} value')}: {value}")
 

@@ -8,6 +8,7 @@ import weakref
 from typing import TYPE_CHECKING
 
 from smolder import _core
+from smolder._modes import no_grad
 from smolder._names import listing as _listing
 from smolder._warn import warn
 from smolder.optim.optimizer import Optimizer, unbound_step
@@ -29,8 +30,23 @@ def _check_optimizer(optimizer):
         raise TypeError(f"{type(optimizer).__name__} is not an Optimizer")
 
 
+def _own(rate):
+    """A rate that stays what it is when that of the group changes."""
+    return rate.clone() if isinstance(rate, _core.Tensor) else rate
+
+
 def _rates(optimizer):
-    return [group["lr"] for group in optimizer.param_groups]
+    return [_own(group["lr"]) for group in optimizer.param_groups]
+
+
+def set_rate(group: dict[str, Any], rate: float | Tensor) -> None:
+    """Sets the rate of a group. A tensor that holds it is written to, as others may have that tensor."""
+    held = group["lr"]
+    if not isinstance(held, _core.Tensor):
+        group["lr"] = rate
+        return
+    with no_grad():
+        held.fill_(rate)
 
 
 def _per_group(name, optimizer, value):
@@ -81,7 +97,7 @@ class LRScheduler:
         self.optimizer, self.last_epoch = optimizer, last_epoch
         for i, group in enumerate(optimizer.param_groups):
             if last_epoch == -1:
-                group.setdefault("initial_lr", group["lr"])
+                group.setdefault("initial_lr", _own(group["lr"]))
             elif "initial_lr" not in group:
                 raise KeyError(
                     f"param 'initial_lr' is not specified in param_groups[{i}] when resuming scheduler with last_epoch "
@@ -151,7 +167,7 @@ class LRScheduler:
         finally:
             self._get_lr_called_within_step = False
         for group, lr in zip(self.optimizer.param_groups, values, strict=True):
-            group["lr"] = lr
+            set_rate(group, lr)
         self._last_lr = _rates(self.optimizer)
 
     def _scaled(self, factor):

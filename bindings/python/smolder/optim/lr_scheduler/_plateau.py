@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from smolder._names import listing as _listing
-from smolder.optim.lr_scheduler._base import LRScheduler, _check_optimizer, _rates, _warn_epoch
+from smolder.optim.lr_scheduler._base import LRScheduler, _check_optimizer, _rates, _warn_epoch, set_rate
 from smolder.optim.optimizer import Optimizer
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ class ReduceLROnPlateau(LRScheduler):
             old = float(group["lr"])
             new = max(old * self.factor, low)
             if old - new > self.eps:
-                group["lr"] = new
+                set_rate(group, new)
 
     @property
     def in_cooldown(self) -> bool:

@@ -6,7 +6,7 @@ from bisect import bisect_right
 from typing import TYPE_CHECKING
 
 from smolder._names import listing as _listing
-from smolder.optim.lr_scheduler._base import LRScheduler, _rates
+from smolder.optim.lr_scheduler._base import LRScheduler, _rates, set_rate
 from smolder.optim.lr_scheduler._plateau import ReduceLROnPlateau
 from smolder.optim.optimizer import Optimizer
 
@@ -68,7 +68,7 @@ class SequentialLR(_Several):
         self._schedulers, self._milestones, self.optimizer = schedulers, milestones, optimizer
         self.last_epoch = last_epoch + 1
         for group in optimizer.param_groups:
-            group["lr"] = group["initial_lr"]
+            set_rate(group, group["initial_lr"])
         _undo(self)  # each made its first step, of which only one counts
         first = schedulers[bisect_right(milestones, 0)]
         first._initial_step()

@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from smolder._names import listing as _listing
-from smolder.optim.lr_scheduler._base import LRScheduler, _check_optimizer, _per_group, _rates, _state_of
+from smolder.optim.lr_scheduler._base import LRScheduler, _check_optimizer, _per_group, _rates, _state_of, set_rate
 from smolder.optim.optimizer import Optimizer
 
 if TYPE_CHECKING:
@@ -160,7 +160,7 @@ class CyclicLR(_Cycles):
         base_lrs = _per_group("base_lr", optimizer, base_lr)
         if last_epoch == -1:
             for lr, group in zip(base_lrs, optimizer.param_groups, strict=True):
-                group["lr"] = lr
+                set_rate(group, lr)
         self.max_lrs = _per_group("max_lr", optimizer, max_lr)
         up = float(step_size_up)
         self.total_size = up + (up if step_size_down is None else float(step_size_down))
