@@ -108,8 +108,12 @@ Tensor packed(const Complex& z) { return packed(z, complex_type(z.re.tensor().dt
 
 /// Logarithm of the magnitude, and the angle.
 Complex logarithm(const Complex& z) {
-  const Tensor whole = packed(z);
-  return {log(magnitude(whole)), argument(whole)};
+  const Tensor whole = packed(z), size = magnitude(whole);
+  const Tensor zero = eq(size.detach(), Scalar(0.0));
+  const Operand one(Scalar(1.0));
+  // At 0 the gradient is infinite, which that of a magnitude hides.
+  const Tensor at_zero = log(where(zero, Operand(parts_of(whole).first), one));
+  return {where(zero, Operand(at_zero), Operand(log(where(zero, one, Operand(size))))), argument(whole)};
 }
 
 /// The principal root: Kahan's way, exact on both axes.
@@ -119,7 +123,9 @@ Complex square_root(const Complex& z) {
   const Tensor zero = eq(root.detach(), Scalar(0.0));
   const Tensor divisor = where(zero, Operand(Scalar(1.0)), Operand(root)) * Scalar(2.0);
   const Tensor right = re >= Scalar(0.0);
-  return {where(right, Operand(root), Operand(abs(im) / divisor)),
+  // The magnitude of `im`, with a slope on the cut too, where the sign of a zero says on which side.
+  const Tensor size = im * copysign(ones_like(im), im.detach()).detach();
+  return {where(right, Operand(root), Operand(size / divisor)),
           where(right, Operand(im / divisor), Operand(copysign(root, im)))};
 }
 
@@ -204,8 +210,10 @@ Complex inverse_tangent(const Complex& z) { return over_i(inverse_hyperbolic_tan
 /// z / |z|, and 0 at 0.
 Complex sign_of(const Complex& z) {
   const Tensor size = safe_hypot(z.re.tensor(), z.im.tensor());
-  const Tensor divisor = where(eq(size.detach(), Scalar(0.0)), Operand(Scalar(1.0)), Operand(size));
-  return {z.re.tensor() / divisor, z.im.tensor() / divisor};
+  const Tensor zero = eq(size.detach(), Scalar(0.0));
+  const Tensor divisor = where(zero, Operand(Scalar(1.0)), Operand(size));
+  const auto part = [&](const Tensor& x) { return where(zero, Operand(x.detach()), Operand(x / divisor)); };
+  return {part(z.re.tensor()), part(z.im.tensor())};
 }
 
 Complex logistic(const Complex& z) {
