@@ -231,7 +231,7 @@ std::string tuple_text(const Dims& shape) {
 }
 
 /// The text behind the elements: what is not as it usually is.
-std::vector<std::string> suffixes_of(const Tensor& t, const PrintOptions& options) {
+std::vector<std::string> suffixes_of(const Tensor& t, const PrintOptions& options, std::string_view package) {
   std::vector<std::string> out;
   const DType dtype = t.dtype();
   if (t.device() != DeviceType::kCPU) out.push_back("device='" + to_string(t.device()) + "'");
@@ -240,7 +240,7 @@ std::vector<std::string> suffixes_of(const Tensor& t, const PrintOptions& option
   const DType usual = lazy::default_dtype();
   const bool seen = dtype == DType::kInt64 || dtype == DType::kBool || dtype == complex_type(usual);  // in elements
   if (dtype != usual && (empty || !seen)) {
-    out.push_back("dtype=smolder." + std::string(name(dtype)));
+    out.push_back("dtype=" + std::string(package) + "." + std::string(name(dtype)));
   }
   if (!t.is_leaf()) {
     out.push_back("grad_fn=<" + autograd::gradient_edge(t).node->name() + ">");
@@ -266,7 +266,7 @@ void set_print_options(const PrintOptions& options) {
   options_of_process = options;
 }
 
-std::string to_string(const Tensor& tensor, std::string_view kind) {
+std::string to_string(const Tensor& tensor, std::string_view kind, std::string_view package) {
   const PrintOptions options = print_options();
   std::string out = std::string(kind) + "(";
   const int indent = static_cast<int>(out.size());
@@ -274,7 +274,7 @@ std::string to_string(const Tensor& tensor, std::string_view kind) {
   out += tensor.numel() ? Body(tensor, options, indent).text() : "[]";
   lazy::refresh(tensor.impl());
   auto last = static_cast<int64_t>(out.size() - (out.rfind('\n') + 1)) + 2;
-  for (const std::string& suffix : suffixes_of(tensor, options)) {
+  for (const std::string& suffix : suffixes_of(tensor, options, package)) {
     const auto size = static_cast<int64_t>(suffix.size());
     const bool fits = last + size + 2 <= options.linewidth;
     out += (fits ? ", " : ",\n" + std::string(indent, ' ')) + suffix;

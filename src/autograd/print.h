@@ -24,8 +24,8 @@ PrintOptions print_options();
 void set_print_options(const PrintOptions& options);
 
 /// "tensor([1., 2.])", with the dtype, device and history that are not the usual ones. `kind` takes the place of the
-/// word "tensor". Reads the elements, which ends the step.
-std::string to_string(const Tensor& tensor, std::string_view kind = "tensor");
+/// word "tensor", `package` is what dtypes are of. Reads the elements, which ends the step.
+std::string to_string(const Tensor& tensor, std::string_view kind = "tensor", std::string_view package = "smolder");
 /// Writes that; "tensor(undefined)" of an undefined tensor.
 std::ostream& operator<<(std::ostream& out, const Tensor& tensor);
 

@@ -268,3 +268,14 @@ print(torch.masked.MaskedTensor is first, isinstance(torch.ones(2), torch.masked
 """
     )
     assert said == ["True False []"]
+
+
+def test_a_dtype_is_as_long_as_its_name_where_lines_are_broken():
+    said = run(
+        """
+import torch
+torch.set_printoptions(linewidth=40)
+print(torch.tensor([-0.3887], dtype=torch.bfloat16))
+"""
+    )
+    assert said == ["tensor([-0.3887], dtype=torch.bfloat16)"]

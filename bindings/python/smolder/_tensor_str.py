@@ -64,9 +64,7 @@ def to_string(tensor: Tensor) -> str:
     kind = "tensor" if kind in ("Tensor", "Parameter", "Buffer") else kind
     if tensor.is_meta:
         return _without_elements(tensor, kind)
-    text = _core._tensor_text(tensor, kind)
-    package = repr(tensor.dtype).partition(".")[0]  # torch under smolder.torch
-    return text if package == "smolder" else text.replace("dtype=smolder.", f"dtype={package}.")
+    return _core._tensor_text(tensor, kind, repr(tensor.dtype).partition(".")[0])  # torch under smolder.torch
 
 
 class _PrintOptions:
@@ -83,6 +81,6 @@ PRINT_OPTS = _PrintOptions()
 
 def _tensor_str(tensor: Tensor, indent: int) -> str:
     """The elements alone as text, whose lines after the first begin with so many spaces."""
-    text = _core._tensor_text(tensor.detach(), "tensor")
+    text = _core._tensor_text(tensor.detach(), "tensor", "smolder")
     body = text[len("tensor(") : text.rindex("]") + 1] if "]" in text else text[len("tensor(") : -1]
     return body.replace("\n" + " " * len("tensor("), "\n" + " " * indent)

@@ -160,7 +160,8 @@ void bind_printing(nb::module_& m) {
       nb::arg("precision"), nb::arg("threshold"), nb::arg("edgeitems"), nb::arg("linewidth"),
       nb::arg("sci_mode").none());
   m.def(
-      "_tensor_text", [](const Tensor& t, const std::string& kind) { return to_string(t, kind); },
+      "_tensor_text",
+      [](const Tensor& t, const std::string& kind, const std::string& package) { return to_string(t, kind, package); },
       nb::call_guard<WithoutGil>());
 }
 

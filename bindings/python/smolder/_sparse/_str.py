@@ -51,7 +51,9 @@ def _part(name, x):
     if not x.numel():
         return f"{head}[], size={tuple(x.shape)})"
     indent = _INDENT + len(head)
-    text = _core._tensor_text(x, "x" * (indent - 1))  # whose lines are as long as they are where the text goes
+    text = _core._tensor_text(
+        x, "x" * (indent - 1), "smolder"
+    )  # whose lines are as long as they are where the text goes
     return head + text[indent : text.rindex("]") + 1] + ")"
 
 
