@@ -144,3 +144,12 @@ def test_steps_that_are_not_supported_say_so():
             adam([], [], [], [], [], [], **{name: value}, **options, maximize=False)
     with pytest.raises(RuntimeError, match="state_steps"):
         adam([], [], [], [], [], [1], **options, maximize=False)
+
+
+def test_tensordot_takes_a_dimension_of_one_for_equal_elements():
+    a, b = smolder.arange(24.0).reshape(2, 3, 4), smolder.arange(8.0).reshape(2, 1, 4)
+    expected = (a * b).sum()
+    assert smolder.tensordot(a, b, 3) == expected == smolder.tensordot(b, a, 3)
+    assert smolder.tensordot(a.int(), b.int(), 3).dtype == smolder.int32
+    with pytest.raises(RuntimeError, match="contracted dimensions need to match"):
+        smolder.tensordot(a, smolder.ones(2, 2, 4), 3)

@@ -631,3 +631,10 @@ def test_a_class_of_tensors_of_a_users_is_loaded_where_it_is_trusted():
     file.seek(0)
     with smolder.serialization.safe_globals([Marked]):
         assert type(smolder.load(file)["x"]) is Marked
+
+
+def test_layers_without_a_size_are_saved(tmp_path):
+    layer = smolder.nn.LazyLinear(3)
+    smolder.save(layer, tmp_path / "layer.pt")
+    loaded = smolder.load(tmp_path / "layer.pt", weights_only=False)
+    assert smolder.nn.parameter.is_lazy(loaded.weight) and loaded(smolder.ones(2, 4)).shape == (2, 3)

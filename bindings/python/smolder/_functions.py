@@ -297,6 +297,10 @@ def tensordot(a: Tensor, b: Tensor, dims: int | Sequence[Sequence[int]] = 2) -> 
             raise RuntimeError(f"tensordot expects dims < ndim_a or ndim_b, but got dims={dims}")
         dims = (range(a.dim() - dims, a.dim()), range(dims))
     of_a, of_b = ([d] if isinstance(d, builtins.int) else list(d) for d in dims)
+    for i, j in zip(of_a, of_b, strict=False):  # a dimension of size 1 is as one of equal elements
+        if -a.dim() <= i < a.dim() and -b.dim() <= j < b.dim() and a.size(i) != b.size(j):
+            a = a.sum(i, True, dtype=a.dtype) if b.size(j) == 1 else a
+            b = b.sum(j, True, dtype=b.dtype) if a.size(i) == 1 else b
     return _core.tensordot_dims(a, b, of_a, of_b)
 
 

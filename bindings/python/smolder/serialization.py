@@ -26,7 +26,7 @@ from smolder._names import listing as _listing
 from smolder._strided import view_of
 from smolder._tensor import Size, Tensor
 from smolder._unpickler import Unpickler, UnpicklingError
-from smolder.nn.parameter import Parameter
+from smolder.nn.parameter import Parameter, is_lazy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -137,7 +137,7 @@ class _Pickler(pickle._Pickler):  # the one in C imports what it names
 
     def reducer_override(self, obj: object) -> Any:
         if isinstance(obj, Tensor):
-            return self._reduce_tensor(obj)
+            return NotImplemented if is_lazy(obj) else self._reduce_tensor(obj)
         if isinstance(obj, Size):
             return _SIZE, (tuple(obj),)
         if isinstance(obj, _layouts.layout):
