@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from smolder import _core
 from smolder._autocast import listed
-from smolder._call_errors import as_int
+from smolder._call_errors import as_int, name_what_is_no_tensor
 from smolder._creation import arange, linspace, ones_like, zeros
 from smolder._out import takes_out
 from smolder._tensor import Tensor
@@ -239,3 +239,6 @@ def _edges(flat, bins, span):
     if low == high:
         low, high = low - 0.5, high + 0.5
     return linspace(low, high, bins + 1, dtype=flat.dtype, device=flat.device)
+
+
+name_what_is_no_tensor(globals())

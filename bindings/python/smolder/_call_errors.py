@@ -3,8 +3,11 @@
 import ast
 import collections.abc
 import difflib
+import functools
+import inspect
 import operator
 import re
+import types
 
 from smolder import _core, _unheld
 
@@ -173,6 +176,39 @@ def as_int(function, name, value):
     if not -(2**63) <= number < 2**63:
         raise ValueError(f"{function}(): Overflow when unpacking long: the number {number} doesn't fit 64 bits")
     return number
+
+
+def name_what_is_no_tensor(members):
+    """Has the functions of a module, which are written in Python, name an argument that is no tensor, as C++'s do."""
+    for name in members["__all__"]:
+        if isinstance(members[name], types.FunctionType):
+            members[name] = _naming(members[name])
+
+
+def _naming(function):
+    written = inspect.unwrap(function)
+    names = written.__code__.co_varnames[: written.__code__.co_argcount]
+    places = [(i, n) for i, n in enumerate(names) if written.__annotations__.get(n) == "Tensor"]
+    if not places:
+        return function
+
+    @functools.wraps(function)
+    def call(*args, **kwargs):
+        try:
+            return function(*args, **kwargs)
+        except AttributeError:
+            for i, name in places:
+                value = args[i] if i < len(args) else kwargs.get(name, _NO_VALUE)
+                if value is _NO_VALUE or isinstance(value, _core.Tensor) or hasattr(value, "__torch_function__"):
+                    continue
+                text = f"{function.__name__}(): argument '{name}' (position {i + 1}) must be Tensor, not {_kind(value)}"
+                raise TypeError(text) from None
+            raise
+
+    return call
+
+
+_NO_VALUE = object()
 
 
 def check_dtype(function, dtype):

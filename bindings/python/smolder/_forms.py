@@ -8,7 +8,7 @@ import operator
 from typing import TYPE_CHECKING
 
 from smolder import _core
-from smolder._call_errors import as_int
+from smolder._call_errors import as_int, name_what_is_no_tensor
 from smolder._creation import arange, empty
 from smolder._device import placed
 from smolder._functions import triu_indices
@@ -325,3 +325,6 @@ def sym_min(a: Any, b: Any) -> Any:
 def sym_ite(b: bool, t: T, f: T) -> T:
     """One of two values, as a condition on sizes says."""
     return t if b else f
+
+
+name_what_is_no_tensor(globals())

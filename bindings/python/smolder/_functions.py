@@ -12,7 +12,7 @@ import numpy
 
 from smolder import _core
 from smolder._autocast import listed
-from smolder._call_errors import as_int
+from smolder._call_errors import as_int, name_what_is_no_tensor
 from smolder._device import placed
 from smolder._out import category, takes_out
 from smolder._tensor import Size
@@ -400,3 +400,6 @@ def index_reduce(
         along[dim] = -1
     where = index.reshape(along).expand(source.shape)
     return input.scatter_reduce(dim, where, source, reduce, include_self=include_self)
+
+
+name_what_is_no_tensor(globals())

@@ -6,6 +6,7 @@ import functools
 from typing import TYPE_CHECKING
 
 from smolder import _core
+from smolder._call_errors import name_what_is_no_tensor
 from smolder._creation import full_like, zeros_like
 from smolder._functions import broadcast_tensors, result_type
 from smolder._tensor import Tensor
@@ -136,3 +137,6 @@ def _no_gradient():
             raise NotImplementedError("the derivative for 'nextafter' is not implemented.")
 
     return NextAfter
+
+
+name_what_is_no_tensor(globals())

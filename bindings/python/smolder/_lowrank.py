@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from smolder import _core
+from smolder._call_errors import name_what_is_no_tensor
 from smolder._creation import randn
 
 if TYPE_CHECKING:
@@ -50,3 +51,6 @@ def pca_lowrank(A: Tensor, q: int | None = None, center: bool = True, niter: int
     if not niter >= 0:
         raise ValueError(f"niter(={niter}) must be non-negative integer")
     return svd_lowrank(A - _core.mean(A, (-2,), keepdim=True) if center else A, q, niter)
+
+
+name_what_is_no_tensor(globals())

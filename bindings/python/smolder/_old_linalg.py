@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from smolder import _core, _linalg_factors, linalg, return_types
 from smolder._autocast import listed
+from smolder._call_errors import name_what_is_no_tensor
 from smolder._functions import broadcast_shapes
 from smolder._out import takes_out
 from smolder._reflectors import geqrf, ormqr
@@ -196,5 +197,6 @@ def _as_method(function):
     return method
 
 
+name_what_is_no_tensor(globals())
 for _name in [name for name in __all__ if name not in ("norm", "lu_unpack")]:  # the op table has the method norm
     setattr(Tensor, _name, _as_method(globals()[_name]))

@@ -6,6 +6,7 @@ import math
 
 from smolder import _core
 from smolder._autocast import listed
+from smolder._call_errors import name_what_is_no_tensor
 from smolder._creation import ones
 from smolder._tensor import Tensor
 
@@ -176,3 +177,6 @@ def _overlapped(frames, hop, total):
 
 
 Tensor.stft, Tensor.istft = stft, istft
+
+
+name_what_is_no_tensor(globals())

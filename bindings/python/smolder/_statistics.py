@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from smolder import _core
+from smolder._call_errors import name_what_is_no_tensor
 from smolder._tensor import Tensor
 from smolder._warn import warn
 
@@ -113,3 +114,6 @@ def _corrcoef(self):
 
 _cov.__name__, _cov.__doc__, _corrcoef.__name__, _corrcoef.__doc__ = "cov", cov.__doc__, "corrcoef", corrcoef.__doc__
 Tensor.cov, Tensor.corrcoef = _cov, _corrcoef
+
+
+name_what_is_no_tensor(globals())

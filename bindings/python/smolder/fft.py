@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from smolder import _core
 from smolder._autocast import listed
-from smolder._call_errors import as_int
+from smolder._call_errors import as_int, name_what_is_no_tensor
 from smolder._creation import arange
 from smolder._names import listing as _listing
 from smolder._out import takes_out
@@ -344,3 +344,6 @@ def _check(layout):
 
     if layout not in (None, strided):
         raise NotImplementedError("fft: layouts other than strided are not supported")
+
+
+name_what_is_no_tensor(globals())

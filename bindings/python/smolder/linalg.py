@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from smolder import _batches, _core, _factors
 from smolder._autocast import listed
-from smolder._call_errors import as_int
+from smolder._call_errors import as_int, name_what_is_no_tensor
 from smolder._creation import eye, zeros
 from smolder._factors import LinAlgError
 from smolder._functions import broadcast_shapes
@@ -763,3 +763,6 @@ def diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> T
 def cross(input: Tensor, other: Tensor, *, dim: int = -1) -> Tensor:
     """Vector products along dim, which has three elements."""
     return _core.cross(input, other, dim)
+
+
+name_what_is_no_tensor(globals())

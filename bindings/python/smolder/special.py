@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from smolder import _bessel, _core, _polynomials
+from smolder._call_errors import name_what_is_no_tensor
 from smolder._core import (
     digamma,
     erf,
@@ -387,3 +388,6 @@ def laguerre_polynomial_l(x: Tensor | Number, n: Tensor | Number) -> Tensor:
 def legendre_polynomial_p(x: Tensor | Number, n: Tensor | Number) -> Tensor:
     """Legendre's polynomial of degree n."""
     return _of_degree(_polynomials.legendre, x, n)
+
+
+name_what_is_no_tensor(globals())
