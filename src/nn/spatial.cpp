@@ -140,7 +140,7 @@ Tensor BatchNormBase::forward(const Tensor& x) {
 
 /// The mean over all batches so far. How many is a tensor, which is not read.
 Tensor BatchNormBase::cumulative(const Tensor& x) {
-  const Tensor mean = zeros_like(running_mean), var = zeros_like(running_var);
+  const Tensor mean = running_mean.clone(), var = running_var.clone();  // what they stay for an empty batch
   const Tensor y = batch_norm(x, mean, var, weight, bias, true, 1.0, options_.eps);
   const lazy::GradMode off(false);
   const Tensor share = 1.0 / num_batches_tracked.to(mean.dtype());

@@ -85,6 +85,17 @@ TEST(Spatial, BatchNormKeepsRunningStatistics) {
   EXPECT_THROW(nn::BatchNorm2d(3)(zeros({2, 3})), ValueError);
 }
 
+TEST(Spatial, AnEmptyBatchLeavesRunningStatistics) {
+  for (const std::optional<double> momentum : {std::optional<double>(0.5), std::optional<double>()}) {
+    nn::BatchNorm1d norm(1, nn::BatchNormOptions{.momentum = momentum});
+    norm(column({1, 3}));
+    const std::vector<float> before = norm->running_mean.to_vector<float>();
+    EXPECT_EQ(norm(zeros({0, 1})).numel(), 0);
+    EXPECT_EQ(norm->running_mean.to_vector<float>(), before);
+    EXPECT_FALSE(std::isnan(norm->running_var.to_vector<float>()[0]));
+  }
+}
+
 TEST(Spatial, VolumesAreConvolvedAndPooled) {
   const Tensor x = arange(27).to(DType::kFloat32).view({1, 1, 3, 3, 3});
   const Tensor sums = conv3d(x, ones({1, 1, 2, 2, 2}));
