@@ -136,10 +136,16 @@ def test_every_function():
     "call, text",
     (
         (lambda x: smolder.mode(None), r"mode\(\): argument 'input' \(position 1\) must be Tensor, not NoneType"),
-        (lambda x: smolder.renorm([1.0], 2, 0, 1.0), r"renorm\(\): argument 'input' \(position 1\) must be Tensor, not list"),
+        (
+            lambda x: smolder.renorm([1.0], 2, 0, 1.0),
+            r"renorm\(\): argument 'input' \(position 1\) must be Tensor, not list",
+        ),
         (lambda x: smolder.fft.fft(3.0), r"fft\(\): argument 'input' \(position 1\) must be Tensor, not float"),
         (lambda x: smolder.special.i0("a"), r"i0\(\): argument 'input' \(position 1\) must be Tensor, not str"),
-        (lambda x: smolder.linalg.solve(x, B=None), r"solve\(\): argument 'B' \(position 2\) must be Tensor, not NoneType"),
+        (
+            lambda x: smolder.linalg.solve(x, B=None),
+            r"solve\(\): argument 'B' \(position 2\) must be Tensor, not NoneType",
+        ),
         (lambda x: smolder.tensordot(x, 2), r"tensordot\(\): argument 'b' \(position 2\) must be Tensor, not int"),
     ),
 )

@@ -196,3 +196,35 @@ def test_residuals_are_real_and_not_those_of_gelsy():
 def test_what_is_no_tensor_is_refused_by_name():
     with pytest.raises(TypeError, match=r"linalg.inv\(\): argument 'A' \(position 1\) must be Tensor, not list"):
         linalg.inv([[1.0]])
+
+
+@pytest.mark.parametrize("largest", (True, False))
+@pytest.mark.parametrize("form", ("plain", "of two", "sparse", "with an inverse", "batch"))
+def test_some_eigenvalues_of_large_matrices(form, largest):
+    rng = np.random.default_rng(1)
+    m, q = rng.normal(size=(2, 40, 40))
+    m, q = m @ m.T + np.eye(40), q @ q.T / 40 + np.eye(40)
+    a, b = smolder.tensor(m), smolder.tensor(q) if form == "of two" else None
+    low = np.linalg.cholesky(q) if form == "of two" else np.eye(40)
+    every = np.linalg.eigvalsh(np.linalg.solve(low, np.linalg.solve(low, m).T))
+    expected = every[::-1][:3] if largest else every[:3]
+    inverse = smolder.tensor(np.linalg.inv(m)) if form == "with an inverse" else None
+    given = {"sparse": a.to_sparse, "batch": lambda: smolder.stack([a, 2 * a])}.get(form, lambda: a)()
+    values, vectors = smolder.lobpcg(given, 3, b, iK=inverse, largest=largest)
+    if form == "batch":
+        np.testing.assert_allclose(values[1].numpy(), 2 * expected, rtol=1e-6)
+        values, vectors = values[0], vectors[0]
+    np.testing.assert_allclose(values.numpy(), expected, rtol=1e-6)
+    right = vectors if b is None else b @ vectors
+    np.testing.assert_allclose((a @ vectors).numpy(), (right * values).numpy(), atol=1e-4)
+    np.testing.assert_allclose((vectors.mT @ right).numpy(), np.eye(3), atol=1e-10)
+
+
+def test_what_lobpcg_refuses():
+    a = smolder.eye(9)
+    with pytest.raises(ValueError, match="smaller than 3 x the number of requested eigenpairs"):
+        smolder.lobpcg(a, 4)
+    with pytest.raises(NotImplementedError, match="lobpcg: gradients are not supported"):
+        smolder.lobpcg(a.requires_grad_(), 2)
+    with pytest.raises(NotImplementedError, match="tracker is not supported"):
+        smolder.lobpcg(a.detach(), 2, tracker=print)

@@ -224,7 +224,7 @@ def test_the_page_prints_how_much_is_here():
         ("torch.nn.Linear", ("here", "")),
         ("torch.nn.modules.linear.Linear", ("here", "")),
         ("torch.distributed.rpc.RRef", ("refused", "docs/distributed.md says what there is of torch.distributed")),
-        ("torch.lobpcg", ("missing", "")),
+        ("torch.hspmm", ("missing", "")),
     ],
 )
 def test_the_status_of_names(name, wanted):
