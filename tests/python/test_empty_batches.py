@@ -59,3 +59,16 @@ def test_attention_to_no_source_but_those_that_are_added():
     out, weights = layer(smolder.ones(3, 2, 4), none, none, key_padding_mask=padding)
     assert out.shape == (3, 2, 4) and weights.shape == (2, 3, 2)
     assert smolder.allclose(weights.sum(-1), smolder.ones(2, 3))
+
+
+def test_flat_weights_are_the_parameters_in_order():
+    layer = nn.LSTM(3, 4, num_layers=2, proj_size=2)
+    assert all(a is b for a, b in zip(layer._flat_weights, layer.parameters(), strict=True))
+
+
+@pytest.mark.parametrize("shape", ((0, 2, 4), (5, 0, 4)))
+def test_ctc_loss_of_nothing_raises(shape):
+    steps, batch, _ = shape
+    lengths = smolder.full((batch,), steps)
+    with pytest.raises(RuntimeError, match="log_probs tensor must not be empty"):
+        nn.functional.ctc_loss(smolder.zeros(shape), smolder.ones(batch, 2, dtype=smolder.int64), lengths, lengths)

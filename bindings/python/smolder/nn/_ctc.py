@@ -96,6 +96,8 @@ def ctc_loss(
         log_probs, targets = log_probs.unsqueeze(1), targets.unsqueeze(0) if targets.dim() == 1 else targets
         input_lengths, target_lengths = _listed(input_lengths), _listed(target_lengths)
     steps, batch, classes = log_probs.shape
+    if log_probs.numel() == 0:
+        raise RuntimeError("log_probs tensor must not be empty")
     if not 0 <= blank < classes:
         raise RuntimeError("blank must be in label range")
     inputs = _numbers(input_lengths, "input_lengths", batch)

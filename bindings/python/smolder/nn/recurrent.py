@@ -129,6 +129,10 @@ class RNNBase(Module):
         every = [suffix for layer in range(self.num_layers) for suffix in self._suffixes(layer)]
         return [[getattr(self, n + suffix) for n in names if hasattr(self, n + suffix)] for suffix in every]
 
+    @property
+    def _flat_weights(self):
+        return [weight for group in self.all_weights for weight in group]
+
     def __getstate__(self) -> dict[str, Any]:
         """What is pickled: with all_weights, of which torch's layers make what they keep besides."""
         return {**vars(self), "all_weights": self.all_weights}
