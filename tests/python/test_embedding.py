@@ -1,4 +1,4 @@
-"""What embeddings do besides a lookup: rows kept short, gradients by frequency, the forms in which they print."""
+"""Embeddings beyond a lookup: rows kept short, gradients by frequency, the forms in which they print."""
 
 import numpy as np
 import pytest

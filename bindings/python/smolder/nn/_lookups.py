@@ -1,4 +1,4 @@
-"""What embeddings do besides a lookup: rows that are kept short, and gradients by how often a row was looked up."""
+"""Embeddings beyond a lookup: rows that are kept short, and gradients by how often a row was looked up."""
 
 from __future__ import annotations
 
