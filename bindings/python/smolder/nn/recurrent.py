@@ -130,7 +130,7 @@ class RNNBase(Module):
         return [[getattr(self, n + suffix) for n in names if hasattr(self, n + suffix)] for suffix in every]
 
     @property
-    def _flat_weights(self):
+    def _flat_weights(self) -> list[Parameter]:
         return [weight for group in self.all_weights for weight in group]
 
     def __getstate__(self) -> dict[str, Any]:
