@@ -3,6 +3,7 @@
 import copy
 import io
 import itertools
+import mmap
 import os
 import pathlib
 import pickle
@@ -554,9 +555,8 @@ def test_whole_modules_come_back_from_files_that_are_trusted():
 
 
 def test_arguments_that_are_not_supported_say_so():
-    for wrong in ({"mmap": True}, {"pickle_module": io}):
-        with pytest.raises(NotImplementedError, match="not supported"):
-            smolder.load(GOLDEN, **wrong)
+    with pytest.raises(NotImplementedError, match="not supported"):
+        smolder.load(GOLDEN, pickle_module=io)
     with pytest.raises(TypeError, match="unexpected"):
         smolder.load(GOLDEN, something=1)
     with pytest.raises(NotImplementedError, match="not supported"):
@@ -565,6 +565,57 @@ def test_arguments_that_are_not_supported_say_so():
         smolder.save(1, 5)
     with pytest.raises(AttributeError, match="seekable"):
         smolder.load(itertools.count())
+
+
+@pytest.mark.parametrize("name", [*DTYPES, "complex64"])
+def test_a_mapped_file_is_read_as_a_file_that_is_not(name, tmp_path):
+    file = tmp_path / "x.pt"
+    x = smolder.arange(24).reshape(4, 6).to(getattr(smolder, name))
+    smolder.save({"x": x, "rows": x[1:3], "turned": x.t(), "none": x[:0], "w": nn.Parameter(smolder.ones(3))}, file)
+    plain, mapped = smolder.load(file), smolder.load(file, mmap=True)
+    assert isinstance(mapped["w"], nn.Parameter)
+    for key, value in plain.items():
+        assert mapped[key].dtype == value.dtype and mapped[key].stride() == value.stride()
+        assert mapped[key].tolist() == value.tolist()
+    mapped["x"].zero_()
+    assert not mapped["rows"].any()  # they share memory
+    assert smolder.load(file)["x"].tolist() == plain["x"].tolist()  # and the file stays as it was
+
+
+def test_mapped_files_are_read_as_they_are_asked_for(tmp_path):
+    file = tmp_path / "x.pt"
+    smolder.save(smolder.zeros(1000), file)
+    x = smolder.load(file, mmap=True)
+    x[0]  # computes nothing of it yet that a later write to the file would not show
+    begin = file.read_bytes().find(bytes(4000))
+    with open(file, "r+b") as f:
+        f.seek(begin + 8)
+        f.write(np.float32(5).tobytes())
+    assert x[2].item() == 5
+
+
+def test_writes_to_shared_maps_go_to_the_file(tmp_path):
+    file = tmp_path / "x.pt"
+    smolder.save(smolder.zeros(3), file)
+    options = smolder.serialization.set_default_mmap_options
+    with options(mmap.MAP_SHARED):
+        assert smolder.serialization.get_default_mmap_options() == mmap.MAP_SHARED
+        x = smolder.load(file, mmap=True)
+    assert smolder.serialization.get_default_mmap_options() == mmap.MAP_PRIVATE
+    x.add_(2)
+    x.tolist()  # has the step run
+    assert smolder.load(file, mmap=True).tolist() == [2, 2, 2]
+    with pytest.raises(ValueError, match="MAP_SHARED, but got 77"):
+        options(77)
+
+
+def test_what_cannot_be_mapped_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="f must be a file path in order to use the mmap argument"):
+        smolder.load(io.BytesIO(saved(1)), mmap=True)
+    file = tmp_path / "x.pt"
+    file.write_bytes(b"")
+    with pytest.raises(EOFError):
+        smolder.load(file, mmap=True)
 
 
 def test_complex_tensors_that_were_computed_are_read_again():

@@ -15,11 +15,13 @@ import sys
 import tempfile
 import zipfile
 from collections import OrderedDict
+from mmap import MAP_PRIVATE, MAP_SHARED
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy
 
 from smolder import _core, _layouts, _unheld
+from smolder._creation import from_numpy
 from smolder._device import CPU, device, moved, usable_device
 from smolder._modes import no_grad
 from smolder._names import listing as _listing
@@ -35,8 +37,8 @@ if TYPE_CHECKING:
     from smolder._typing import PathLike
 
 __all__ = [
-    "MAP_LOCATION", "add_safe_globals", "clear_safe_globals", "get_safe_globals", "load", "register_package", "safe_globals",
-    "save",
+    "MAP_LOCATION", "add_safe_globals", "clear_safe_globals", "get_default_mmap_options", "get_safe_globals", "load",
+    "register_package", "safe_globals", "save", "set_default_mmap_options",
 ]  # fmt: skip
 __dir__ = _listing(__name__)
 
@@ -44,6 +46,8 @@ __dir__ = _listing(__name__)
 MAP_LOCATION: Any = collections.abc.Callable[[Any, str], Any] | device | str | dict[str, str] | None
 
 _ALIGNMENT = 64  # of storages in the file, as in torch's
+_LOCAL_HEADER = 30  # bytes of a zip record's header before its name
+_MOST_ALIGNED = 16  # bytes: the largest element's
 _COMMENT = 0x4246  # the field that torch fills up with to align them
 
 # torch's names of storages.
@@ -350,12 +354,18 @@ class _Storage:
         if self.holder is None:
             whole = offset == 0 and Size(size).numel() == self.elements and _is_row_major(size, stride)
             shape = size if whole else (self.elements,)
-            self.holder = moved(_core._from_contents(self.data, list(shape), self.dtype), self.device)
+            self.holder = moved(self._made(shape), self.device)
             self.data = None
             if whole:
                 return self.holder
         flat = self.holder.detach().reshape(self.elements)
         return view_of(flat, offset, size, stride).detach()
+
+    def _made(self, shape):
+        """A tensor of the bytes: a copy, or, where they are those of a file in memory, of these themselves."""
+        if not self.data.flags.writeable:
+            return _core._from_contents(self.data, list(shape), self.dtype)
+        return from_numpy(self.data).view(self.dtype).reshape(shape)
 
 
 def _check_window(storage, offset, size, stride):
@@ -518,10 +528,39 @@ class _FullUnpickler(pickle.Unpickler):
         return self._load_storage(pid)
 
 
-class _Archive:
-    """The records of a file, none of them larger than the file says it is."""
+_mmap_options = MAP_PRIVATE  # of files that load(mmap=True) reads
 
-    def __init__(self, file):
+
+def get_default_mmap_options() -> int:
+    """How load(mmap=True) maps a file: mmap.MAP_PRIVATE, or mmap.MAP_SHARED, with which writes to tensors go to it."""
+    return _mmap_options
+
+
+class set_default_mmap_options:
+    """Sets how load(mmap=True) maps a file, until the end of a `with`, or for good: mmap.MAP_PRIVATE or mmap.MAP_SHARED."""
+
+    def __init__(self, flags: int) -> None:
+        global _mmap_options
+        if flags not in (MAP_PRIVATE, MAP_SHARED):
+            raise ValueError(
+                "Invalid argument in function set_default_mmap_options, expected mmap.MAP_PRIVATE or mmap.MAP_SHARED, "
+                f"but got {flags}"
+            )
+        self.prev, _mmap_options = _mmap_options, flags
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *error: object) -> None:
+        global _mmap_options
+        _mmap_options = self.prev
+
+
+class _Archive:
+    """The records of a file, none of them larger than the file says it is; `mapped` are the file's bytes in memory."""
+
+    def __init__(self, file, mapped=None):
+        self.file, self.mapped = file, mapped
         try:
             self.zip = zipfile.ZipFile(file)
             infos = self.zip.infolist()
@@ -536,12 +575,30 @@ class _Archive:
     def has(self, name):
         return f"{self.prefix}/{name}" in self.infos
 
-    def read(self, name):
+    def _info(self, name):
         info = self.infos.get(f"{self.prefix}/{name}")
         if info is None:
             raise RuntimeError(f"PytorchStreamReader failed locating file {name}: file not found")
         if info.compress_type != zipfile.ZIP_STORED or info.flag_bits & 1:
             raise RuntimeError(f"PytorchStreamReader failed reading file {name}: it is compressed or encrypted")
+        return info
+
+    def bytes_of(self, name):
+        """The bytes of a record: read, or, of a file that is mapped, where they are, unless they are not aligned."""
+        if self.mapped is None:
+            return numpy.frombuffer(self.read(name), dtype=numpy.uint8)
+        info = self._info(name)
+        header = bytes(self.mapped[info.header_offset : info.header_offset + _LOCAL_HEADER])
+        if len(header) < _LOCAL_HEADER or header[:4] != b"PK\x03\x04":
+            raise RuntimeError(f"PytorchStreamReader failed reading file {name}: its header is damaged")
+        begin = info.header_offset + _LOCAL_HEADER + sum(struct.unpack("<HH", header[-4:]))
+        data = self.mapped[begin : begin + info.file_size]
+        if len(data) != info.file_size:
+            raise RuntimeError(f"PytorchStreamReader failed reading file {name}: the file ends before it does")
+        return data if begin % _MOST_ALIGNED == 0 else data.copy()
+
+    def read(self, name):
+        info = self._info(name)
         try:
             return self.zip.read(info)
         except (zipfile.BadZipFile, EOFError, ValueError, NotImplementedError, struct.error, OSError) as e:
@@ -576,13 +633,14 @@ class _Storages:
         return storage
 
     def _read(self, dtype, key, location, elements):
-        data = numpy.frombuffer(self.archive.read(f"data/{key}"), dtype=numpy.uint8)
+        data = self.archive.bytes_of(f"data/{key}")
         if data.nbytes != dtype.itemsize * elements:
             raise RuntimeError(
                 f"storage {key} has {data.nbytes} bytes in the file, but is said to hold {elements!r:.100} elements of {dtype}"
             )
         if dtype == _core.bool:
-            data = (data != 0).view(numpy.uint8)  # any other byte is no bool
+            if data.max(initial=0) > 1:
+                data = (data != 0).view(numpy.uint8)  # any other byte is no bool
         elif self.swapped:
             data = data.view(f"u{dtype.itemsize}").byteswap().view(numpy.uint8)
         storage = _Storage(data, dtype)
@@ -603,10 +661,12 @@ def load(
 
     Reading runs no code: a pickle that names other than tensors, containers and numbers raises
     pickle.UnpicklingError. weights_only=False unpickles anything, and so runs whatever the file says: only for files
-    from where you trust. map_location says where storages go that were on another device, as "cpu".
+    from where you trust. map_location says where storages go that were on another device, as "cpu". With mmap tensors
+    on the CPU are the file's bytes, read as they are asked for; a write to one changes it alone, unless
+    set_default_mmap_options said otherwise. The file must stay as it is.
     """
-    if mmap:
-        raise NotImplementedError("load: mmap=True is not supported")
+    if mmap and not isinstance(f, str | os.PathLike):
+        raise ValueError("f must be a file path in order to use the mmap argument")
     if pickle_module not in (None, pickle):
         raise NotImplementedError("load: pickle_module is not supported")
     if set(pickle_load_args) - {"encoding"}:
@@ -615,7 +675,7 @@ def load(
         raise TypeError(f"load: map_location must be a device, a string, a dict or a function, got {map_location!r}")
     if isinstance(f, str | os.PathLike):
         with open(f, "rb") as file:
-            return _load(file, map_location, weights_only)
+            return _load(file, map_location, weights_only, _mapped(f) if mmap else None)
     if not hasattr(f, "read") or not hasattr(f, "seek"):
         raise AttributeError(
             f"'{type(f).__name__}' object has no attribute '{'seek' if hasattr(f, 'read') else 'read'}'. You can only "
@@ -625,7 +685,13 @@ def load(
     return _load(f, map_location, weights_only)
 
 
-def _load(file, map_location, weights_only):
+def _mapped(name):
+    return (
+        numpy.memmap(name, numpy.uint8, "r+" if _mmap_options == MAP_SHARED else "c") if os.path.getsize(name) else None
+    )
+
+
+def _load(file, map_location, weights_only, mapped=None):
     start = file.read(4)
     file.seek(-len(start), os.SEEK_CUR)
     if not start:
@@ -634,7 +700,7 @@ def _load(file, map_location, weights_only):
         raise UnpicklingError(
             "load: this is no archive as torch.save writes since torch 1.6; files from before are not supported"
         )
-    archive = _Archive(file)
+    archive = _Archive(file, mapped)
     if archive.has("constants.pkl"):
         raise RuntimeError("load: this is a TorchScript archive, which is not supported")
     pickled, storages = archive.read("data.pkl"), _Storages(archive, map_location)
