@@ -26,7 +26,10 @@ struct RunTimeNumber {
   uint64_t next() const {
     PyObject* const now = PyDict_GetItem(dict.ptr(), key.ptr());
     if (!counts) return Scalar(PyFloat_AsDouble(now)).bits();
-    const int64_t value = PyLong_AsLongLong(now) + 1;
+    // Where a program read the count or wrote it, it is a tensor.
+    const nb::object counted = PyLong_CheckExact(now) ? nb::borrow(now) : nb::steal(PyNumber_Long(now));
+    if (!counted.is_valid()) throw nb::python_error();
+    const int64_t value = PyLong_AsLongLong(counted.ptr()) + 1;
     const nb::object number = nb::steal(PyLong_FromLongLong(value));
     PyDict_SetItem(dict.ptr(), key.ptr(), number.ptr());
     return static_cast<uint64_t>(value);

@@ -18,25 +18,31 @@ class Kept {
   explicit Kept(nb::handle dict) { keep(dict, 0); }
 
   void restore() const {
-    for (const auto& [dict, before] : all_) {
-      PyDict_Clear(dict.ptr());
-      PyDict_Update(dict.ptr(), before.ptr());
-    }
+    for (const nb::object& dict : dicts_) PyDict_Clear(dict.ptr());
+    for (const Entry& e : entries_) PyDict_SetItem(dicts_[e.dict].ptr(), e.key.ptr(), e.value.ptr());
   }
 
  private:
   static constexpr int kDepth = 3;  ///< of dicts in dicts
 
+  struct Entry {
+    size_t dict;  ///< in `dicts_`
+    nb::object key, value;
+  };
+
+  // Entry by entry, as they are: the iterator of a subclass, which a copy would use, may give something else.
   void keep(nb::handle dict, int depth) {
-    all_.emplace_back(nb::borrow(dict), nb::steal(PyDict_Copy(dict.ptr())));
-    if (depth + 1 == kDepth) return;
+    const size_t place = dicts_.size();
+    dicts_.push_back(nb::borrow(dict));
     PyObject *key = nullptr, *value = nullptr;
     for (Py_ssize_t at = 0; PyDict_Next(dict.ptr(), &at, &key, &value);) {
-      if (PyDict_Check(value)) keep(value, depth + 1);
+      entries_.push_back({place, nb::borrow(key), nb::borrow(value)});
+      if (depth + 1 < kDepth && PyDict_Check(value)) keep(value, depth + 1);
     }
   }
 
-  std::vector<std::pair<nb::object, nb::object>> all_;
+  std::vector<nb::object> dicts_;
+  std::vector<Entry> entries_;
 };
 
 bool is_any_pending() {

@@ -43,6 +43,6 @@ class Adadelta(Optimizer):
         return self._numbers(group, "lr", "rho", "eps", "weight_decay")
 
     def _update(self, parameter, grad, options):
-        state = self.state[parameter]
+        state = self._state_of(parameter)
         self._count(state, parameter)
         self._assign(parameter, state, ["square_avg", "acc_delta"], _core.adadelta_step, grad, options)

@@ -48,16 +48,15 @@ class Adafactor(Optimizer):
         return False  # rates are computed of the count of steps, here
 
     def _update(self, parameter, grad, options):
-        state = self.state[parameter]
-        if not state:
-            state["step"] = 0
+        state = self._state_of(parameter)
+        step = self._advance(state, "step", 0, lambda step: step + 1, parameter)
+        if len(state) == 1:
             if grad.dim() > 1:
                 rows, columns = (*grad.shape[:-1], 1), (*grad.shape[:-2], 1, grad.size(-1))
                 state["row_var"] = zeros(rows, dtype=grad.dtype, device=grad.device)
                 state["col_var"] = zeros(columns, dtype=grad.dtype, device=grad.device)
             else:
                 state["variance"] = _core.zero_state(parameter)
-        state["step"] = step = int(state["step"]) + 1
         grad, lr = -grad if options["maximize"] else grad, float(options["lr"])
         smallest, smallest_scale = options["eps"]
         smallest = finfo(parameter.dtype).eps if smallest is None else smallest

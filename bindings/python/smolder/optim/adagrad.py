@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from smolder import _core
 from smolder._creation import full_like
 from smolder._names import listing as _listing
+from smolder.optim._state import State
 from smolder.optim.optimizer import Optimizer, check_options, implementation
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ class Adagrad(Optimizer):
 
     def _begin(self, parameter, value):
         first = complex(value, value) if parameter.is_complex() else float(value)
-        self.state[parameter] = {"step": 0, "sum": full_like(parameter.detach(), first)}
+        self.state[parameter] = State(step=0, sum=full_like(parameter.detach(), first))
 
     def _options(self, group):
         return self._numbers(group, "lr", "lr_decay", "eps", "weight_decay"), group["initial_accumulator_value"]
@@ -58,7 +59,7 @@ class Adagrad(Optimizer):
         numbers, initial = options
         if not self.state[parameter]:  # of a group that was added later
             self._begin(parameter, initial)
-        state = self.state[parameter]
+        state = self._state_of(parameter)
         self._assign(
             parameter, state, ["sum"], _core.adagrad_step, grad, numbers | {"step": self._count(state, parameter)}
         )
@@ -71,7 +72,7 @@ class Adagrad(Optimizer):
             raise RuntimeError("weight_decay option is not compatible with sparse gradients")
         if not self.state[parameter]:
             self._begin(parameter, initial)
-        state = self.state[parameter]
+        state = self._state_of(parameter)
         size = numbers["lr"] / (1 + (self._count(state, parameter) - 1) * numbers["lr_decay"])
         rows = Rows(parameter, grad)
         values = -rows.values if numbers["maximize"] else rows.values

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from smolder import _core
 from smolder._names import listing as _listing
+from smolder.optim._state import State, get, put
 from smolder.optim.optimizer import Optimizer, _run_time_number, check_betas, check_options, implementation
 
 if TYPE_CHECKING:
@@ -55,20 +56,25 @@ class Adam(Optimizer):
     def _update(self, parameter, grad, options):
         amsgrad, numbers = options
         state = self.state[parameter]
-        if not state:
-            state["step"] = 0
+        if type(state) is not State:
+            state = self._state_of(parameter)
+        if "exp_avg" not in state:
+            put(state, "step", get(state, "step", 0))
             state["exp_avg"] = _core.zero_state(parameter)
             state["exp_avg_sq"] = _core.zero_state(parameter)
         if amsgrad and "max_exp_avg_sq" not in state:
             state["max_exp_avg_sq"] = _core.zero_state(parameter)
-        if self._skip is None:
-            state["step"] = step = state["step"] + 1
+        step = get(state, "step", 0)
+        if self._skip is None and type(step) is int:
+            step += 1
+            put(state, "step", step)
             if _core._is_capturing():
                 step = _run_time_number(state, "step", counts=True)
         else:
             step = self._count(state, parameter)
-        largest = state["max_exp_avg_sq"] if amsgrad else None
-        _core.update_adam(parameter, grad, state["exp_avg"], state["exp_avg_sq"], largest, step, *numbers, self._skip)
+        largest = get(state, "max_exp_avg_sq") if amsgrad else None
+        mean, square = get(state, "exp_avg"), get(state, "exp_avg_sq")
+        _core.update_adam(parameter, grad, mean, square, largest, step, *numbers, self._skip)
 
 
 class AdamW(Adam):

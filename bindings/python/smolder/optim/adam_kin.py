@@ -42,7 +42,7 @@ class Adamax(Optimizer):
         return self._numbers(group, "lr", "betas", "eps", "weight_decay")
 
     def _update(self, parameter, grad, options):
-        state = self.state[parameter]
+        state = self._state_of(parameter)
         step = self._count(state, parameter)
         self._assign(parameter, state, ["exp_avg", "exp_inf"], _core.adamax_step, grad, options | {"step": step})
 
@@ -79,7 +79,7 @@ class NAdam(Optimizer):
 
     def _update(self, parameter, grad, options):
         numbers, decay = options
-        state = self.state[parameter]
+        state = self._state_of(parameter)
         step = self._advance(state, "step", 0, lambda step: step + 1, parameter, shared=True)
         mu, mu_next = (numbers["beta1"] * (1.0 - 0.5 * 0.96 ** (n * decay)) for n in (step, step + 1))
         product = self._advance(state, "mu_product", 1.0, lambda product: product * mu, parameter)
@@ -116,6 +116,6 @@ class RAdam(Optimizer):
         return numbers | {"decoupled": group["decoupled_weight_decay"]}
 
     def _update(self, parameter, grad, options):
-        state = self.state[parameter]
+        state = self._state_of(parameter)
         step = self._count(state, parameter)
         self._assign(parameter, state, ["exp_avg", "exp_avg_sq"], _core.radam_step, grad, options | {"step": step})

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from smolder import _core
 from smolder._names import listing as _listing
+from smolder.optim._state import put, taken
 from smolder.optim.optimizer import Optimizer, check_options, implementation
 
 if TYPE_CHECKING:
@@ -40,17 +41,19 @@ class ASGD(Optimizer):
         return False  # rates are computed of the count of steps, here
 
     def _update(self, parameter, grad, options):
-        state = self.state[parameter]
-        if not state:
-            state |= {"step": 0, "eta": float(options["lr"]), "mu": 1.0, "ax": _core.zero_state(parameter)}
-        eta, mu = float(state["eta"]), float(state["mu"])  # tensors, where torch saved them
+        state = self._state_of(parameter)
+        step = self._advance(state, "step", 0, lambda step: step + 1, parameter)
+        eta, mu = taken(state, "eta", float(options["lr"])), taken(state, "mu", 1.0)
         grad = -grad if options["maximize"] else grad
         if options["weight_decay"] != 0:
             grad = grad + parameter * float(options["weight_decay"])
         new = parameter * (1 - options["lambd"] * eta) - grad * eta
         self._write(parameter, new)
+        put(state, "eta", eta)
+        put(state, "mu", mu)
+        if "ax" not in state:
+            state["ax"] = _core.zero_state(parameter)
         self._write(state["ax"], new if mu == 1 else state["ax"] + (new - state["ax"]) * mu)
-        state["step"] += 1
         lr, lambd = float(options["lr"]), options["lambd"]
-        state["eta"] = lr / (1 + lambd * lr * state["step"]) ** options["alpha"]
-        state["mu"] = 1 / max(1, state["step"] - options["t0"])
+        put(state, "eta", lr / (1 + lambd * lr * step) ** options["alpha"])
+        put(state, "mu", 1 / max(1, step - options["t0"]))

@@ -14,6 +14,7 @@ from smolder._modes import enable_grad, no_grad
 from smolder._names import listing as _listing
 from smolder._warn import warn
 from smolder.nn.parameter import zero_gradients
+from smolder.optim._state import NUMBERS, State, get, put, taken
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -169,7 +170,7 @@ class Optimizer:
                 "params argument given to the optimizer should be an iterable of Tensors or dicts, but got "
                 + type(params).__name__
             )
-        self.defaults, self.param_groups, self.state = defaults, [], defaultdict(dict)
+        self.defaults, self.param_groups, self.state = defaults, [], self._new_state()
         groups = list(params)
         if not groups:
             raise ValueError("optimizer got an empty parameter list")
@@ -236,6 +237,22 @@ class Optimizer:
             params = [p for _, p in params]
         return params
 
+    _counts_as_torch = True  # whether torch's optimizer of this name counts in tensors
+
+    def _new_state(self):
+        """A dict of what is kept of parameters, whose numbers are read as torch's tensors where the class is ours."""
+        ours = (
+            type(self)._update.__module__.startswith(__package__ + ".") and type(self)._update is not Optimizer._update
+        )
+        return defaultdict(State if ours and self._counts_as_torch else dict)
+
+    def _state_of(self, parameter):
+        """What is kept of a parameter, also where a program put a dict of its own there."""
+        state = self.state[parameter]
+        if type(state) is not State and self._counts_as_torch:
+            state = self.state[parameter] = State(state)
+        return state
+
     def _options(self, group):
         """The options that _update needs, read from a group once a step for all its parameters."""
         return group
@@ -262,22 +279,26 @@ class Optimizer:
     def _count(self, state, parameter):
         """Counts a step of a parameter. A number, or, since the first step that may have been skipped, a tensor."""
         step = self._advance(state, "step", 0, lambda step: step + 1, parameter, shared=True)
-        capturing = _core._is_capturing() and not isinstance(step, _core.Tensor)
+        capturing = _core._is_capturing() and type(step) is int
         return _run_time_number(state, "step", counts=True) if capturing else step
 
     def _advance(self, state, name, first, advance, parameter, shared=False):
         """The next value of a number that a parameter's state has. Parameters may share a tensor of it."""
-        value = state.get(name, first)
+        value = taken(state, name, first)
         if self._skip is None:
-            state[name] = advance(value)
-            return state[name]
+            value = advance(value)
+            put(state, name, value)
+            return value
         made = isinstance(value, _core.Tensor)
         key = name, (id(value) if made else value) if shared else id(parameter)
         if key not in self._counted:
             before = value if made else full((), float(value), device=parameter.device)
             after = advance(before)
             self._counted[key] = before, after, _core.where(self._skip, before, after)
-        _, after, state[name] = self._counted[key]
+        _, after, kept = self._counted[key]
+        put(state, name, kept)
+        if type(state) is State:
+            state.skipped = True
         return after
 
     def _write(self, tensor, value):
@@ -289,7 +310,7 @@ class Optimizer:
         for name in names:
             if name is not None and name not in state:
                 state[name] = _core.zero_state(parameter)
-        old = [None if name is None else state[name] for name in names]
+        old = [None if name is None else get(state, name) for name in names]
         new, *made = step(parameter, grad, *old, **numbers)
         self._write(parameter, new)
         for tensor, value in zip(old, made, strict=True):
@@ -395,6 +416,7 @@ class Optimizer:
             packed["params"] = [numbers[id(p)] for p in group["params"]]
             groups.append(packed)
         state = {numbers.get(id(p), p): dict(values) for p, values in self.state.items()}
+        _unshare(state)
         return self._call_hooks("state_dict_post", {"state": state, "param_groups": groups})
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -411,10 +433,13 @@ class Optimizer:
                 )
             by_number |= dict(zip(old["params"], group["params"]))
             group.update({k: deepcopy(v) for k, v in old.items() if k != "params"})
-        self.state = defaultdict(dict)
+        self.state = self._new_state()
+        copied = _copied if self.state.default_factory is State else _copied_as_it_is
         for number, values in state_dict["state"].items():
             p = by_number.get(number)
-            self.state[number if p is None else p] = {k: _copied(k, v, p) for k, v in values.items()}
+            kept = self.state[number if p is None else p]
+            for k, v in values.items():
+                put(kept, k, copied(k, v, p))
         self._call_hooks("load_state_dict_post")
 
     def __repr__(self) -> str:
@@ -430,8 +455,9 @@ def _run_time_number(values, name, counts=False):
 
     With `counts` that is after adding 1 to it. Nothing may be computed of it here.
     """
-    plain = type(values[name]) in ((int,) if counts else (int, float))
-    return _core._run_time_number(values, name, counts) if plain else values[name]
+    value = get(values, name)
+    plain = type(value) in ((int,) if counts else (int, float))
+    return _core._run_time_number(values, name, counts) if plain else value
 
 
 def steps_conditionally(optimizer: Optimizer) -> bool:
@@ -443,10 +469,27 @@ def steps_conditionally(optimizer: Optimizer) -> bool:
     return ours and (patched is None or hasattr(patched, "_wrapped_by_lr_sched")) and optimizer._can_skip()
 
 
+def _unshare(state):
+    """Gives each parameter a count of its own, as torch's: steps that may be skipped count once for all."""
+    seen = set()
+    for values in state.values():
+        for name in NUMBERS:
+            if isinstance(value := values.get(name), _core.Tensor):
+                values[name] = value.clone() if id(value) in seen else value
+                seen.add(id(value))
+
+
 def _copied(name, value, parameter):
+    """What is loaded of a state, where numbers that torch has tensors for are kept as numbers."""
+    if name in NUMBERS and isinstance(value, _core.Tensor):
+        return int(value) if name == "step" else float(value)
+    return _copied_as_it_is(name, value, parameter)
+
+
+def _copied_as_it_is(name, value, parameter):
     if not isinstance(value, _core.Tensor):
         return deepcopy(value)
-    if name in ("step", "mu_product"):  # torch's are tensors; here they are numbers that a step is given
-        return int(value) if name == "step" else float(value)
+    if name == "step":
+        return value.detach().clone()
     value = value.detach().clone()
     return value.to(parameter.dtype) if parameter is not None and value.dtype.is_floating_point else value

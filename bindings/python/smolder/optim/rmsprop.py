@@ -42,7 +42,7 @@ class RMSprop(Optimizer):
 
     def _update(self, parameter, grad, options):
         numbers, centered = options
-        state = self.state[parameter]
+        state = self._state_of(parameter)
         names = ["square_avg", "grad_avg" if centered else None]
         names.append("momentum_buffer" if numbers["momentum"] > 0 else None)
         self._count(state, parameter)

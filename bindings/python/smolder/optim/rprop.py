@@ -38,12 +38,12 @@ class Rprop(Optimizer):
         super().__init__(params, defaults | implementation(foreach, None, differentiable, fusible=False))
 
     def _update(self, parameter, grad, options):
-        state = self.state[parameter]
-        if not state:
+        state = self._state_of(parameter)
+        self._count(state, parameter)
+        if "prev" not in state:
             state["prev"] = _core.zero_state(parameter)
             first, complex_one = float(options["lr"]), parameter.dtype.is_complex
             state["step_size"] = full_like(grad.detach(), complex(first, first) if complex_one else first)
-        self._count(state, parameter)
         grad = -grad if options["maximize"] else grad
         (shrink, grow), (least, most) = options["etas"], options["step_sizes"]
         # Of complex numbers both parts, each by itself.

@@ -43,6 +43,8 @@ class SparseAdam(Optimizer):
         if sparse:
             raise ValueError(f"Sparse params at indices {sparse}: SparseAdam requires dense parameter tensors")
 
+    _counts_as_torch = False
+
     def _options(self, group):
         return self._numbers(group, "lr", "betas", "eps")
 
