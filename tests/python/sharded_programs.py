@@ -245,6 +245,30 @@ def program_fsdp_meta(rank, size):
         o.step()
     for a, b in zip(given.parameters(), model.parameters(), strict=True):
         close(a.full_tensor().detach(), b.full_tensor().detach(), 0)
+    program_fsdp_assigned(given, x)
+
+
+def program_fsdp_assigned(given, x):
+    """Parameters that are put into a divided model without memory are those that it trains, as PyTorch's example does."""
+    with smolder.device("meta"):
+        model = MLP()
+    for child in (*model.children(), model):
+        fully_shard(child)
+    members = {
+        name: nn.Parameter(distribute_tensor(given.state_dict()[name].full_tensor(), p.device_mesh, p.placements))
+        for name, p in model.state_dict().items()
+    }
+    assert all(isinstance(p, DTensor) and isinstance(p, nn.Parameter) and p.requires_grad for p in members.values())
+    assert not nn.Parameter(next(iter(members.values())), requires_grad=False).requires_grad
+    model.load_state_dict(members, strict=False, assign=True)
+    given.zero_grad()
+    for m in (given, model):
+        m(x).square().mean().backward()
+    for a, b in zip(given.parameters(), model.parameters(), strict=True):
+        close(a.full_tensor().detach(), b.full_tensor().detach(), 0)
+        close(a.grad.full_tensor(), b.grad.full_tensor(), 0)
+    model.load_state_dict({"a.weight": nn.Parameter(smolder.ones(7, 6))}, False, True)
+    raises(RuntimeError, "weight was set to a parameter of Parameter, where the module has one of", lambda: model(x))
 
 
 def program_fsdp_recomputed(rank, size):

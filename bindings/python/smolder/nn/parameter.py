@@ -37,6 +37,14 @@ class Parameter(_core.Tensor):
     _copies_gradient = False
     __torch_function__: ClassVar[Any] = classmethod(_disabled)
 
+    def __new__(cls, *args: Any, **options: Any) -> Any:
+        """A parameter; of a tensor that several processes hold, one that they hold too."""
+        if cls is Parameter:
+            data = args[0] if args else options.get("data")
+            if type(data) is not _core.Tensor and hasattr(type(data), "_as_parameter"):
+                return data._as_parameter(*args[1:], **{k: v for k, v in options.items() if k != "data"})
+        return super().__new__(cls, *args, **options)
+
     def __init__(self, data: Tensor | None = None, requires_grad: bool = True) -> None:
         if self._is_made():  # by the __new__ of a class of the user's
             return

@@ -178,6 +178,7 @@ class Unit:
         """Makes the module's parameters whole, unless they are."""
         if self.full is not None or not self.places:
             return
+        self._adopt()
         full = _Unshard.apply(self, *(plain(p.shard) for p in self.places))
         self.full = list(full)
         for place, whole in zip(self.places, full, strict=True):
@@ -186,6 +187,21 @@ class Unit:
                 value = wrap(whole, place.within)
             for module, name in place.owners:
                 module._parameters[name] = value
+
+    def _adopt(self):
+        """Takes parameters that were put into the module as its parts, as load_state_dict(assign=True) does."""
+        for i, place in enumerate(self.places):
+            module, name = place.owners[0]
+            given = module._parameters[name]
+            if given is place.shard:
+                continue
+            if not isinstance(given, DTensor) or given._spec != place.shard._spec:
+                of = given._spec if isinstance(given, DTensor) else type(given).__name__
+                raise RuntimeError(
+                    f"fully_shard: {place.name} was set to a parameter of {of}, where the module has one of "
+                    f"{place.shard._spec}: distribute_tensor() makes that of a whole tensor"
+                )
+            self.places[i] = place._replace(shard=given)
 
     def reshard(self) -> None:
         """Gives the module its parts back."""
