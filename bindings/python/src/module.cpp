@@ -1,4 +1,6 @@
 // The module smolder._core.
+#include <unordered_map>
+
 #include "smolder/autograd/print.h"
 #include "smolder/core/buffer.h"
 #include "smolder/core/counters.h"
@@ -165,6 +167,43 @@ void bind_printing(nb::module_& m) {
       nb::call_guard<WithoutGil>());
 }
 
+/// Attributes that programs set, by function. Functions live as long as the module; the GIL guards it.
+std::unordered_map<PyObject*, PyObject*>& attributes() {
+  static auto* const it = new std::unordered_map<PyObject*, PyObject*>;
+  return *it;
+}
+
+getattrofunc g_getattr = nullptr;
+
+PyObject* get_attribute(PyObject* function, PyObject* name) {
+  if (const auto own = attributes().find(function); own != attributes().end()) {
+    if (PyObject* const value = PyDict_GetItem(own->second, name)) return Py_NewRef(value);
+  }
+  return g_getattr(function, name);
+}
+
+int set_attribute(PyObject* function, PyObject* name, PyObject* value) {
+  PyObject*& own = attributes()[function];
+  if (!own) own = PyDict_New();
+  if (value) return PyDict_SetItem(own, name, value);
+  if (PyDict_DelItem(own, name) == 0) return 0;
+  if (PyErr_ExceptionMatches(PyExc_KeyError)) PyErr_SetObject(PyExc_AttributeError, name);
+  return -1;
+}
+
+/// Has programs derive metaclasses from the type of `tensor`, the class of tensors, and set attributes of functions, of
+/// which `function` is one.
+void open_types(nb::handle tensor, nb::handle function) {
+  // Annotations of shapes are classes of a metaclass derived from that of tensors.
+  Py_TYPE(tensor.ptr())->tp_flags |= Py_TPFLAGS_BASETYPE;
+  // Functions of torch.nn.functional are Python's there, and libraries note on them what belongs to them.
+  PyTypeObject* const type = Py_TYPE(function.ptr());
+  g_getattr = type->tp_getattro;
+  type->tp_getattro = get_attribute;
+  type->tp_setattro = set_attribute;
+  PyType_Modified(type);
+}
+
 }  // namespace
 
 void bind_runtime(nb::module_& m) {
@@ -219,6 +258,7 @@ NB_MODULE(_core, m) {
   bind_replay(m);
   bind_distributed(m);
   explain_call_errors(m);  // of all that was bound
+  open_types(tensor, m.attr("metrics"));
 }
 
 }  // namespace smolder::python
