@@ -175,12 +175,19 @@ class DataLoader(Generic[T_co]):
                     f"DataLoader with IterableDataset: expected unspecified {name} option, but got {name}={given}"
                 )
 
+    # torch's names, which those who iterate a loader of their own ask for.
+
     @property
-    def _numbers(self):
+    def _index_sampler(self):
         return self.sampler if self.batch_sampler is None else self.batch_sampler
 
-    def _fetcher(self):
-        return worker.Fetcher(self.dataset, self.batch_sampler is not None, self.collate_fn, self.drop_last)
+    @property
+    def _auto_collation(self):
+        return self.batch_sampler is not None
+
+    @property
+    def _dataset_kind(self):
+        return _DatasetKind.Iterable if isinstance(self.dataset, IterableDataset) else _DatasetKind.Map
 
     def __iter__(self) -> Iterator[Any]:
         if self.pin_memory and not cuda.is_available():
@@ -199,12 +206,16 @@ class DataLoader(Generic[T_co]):
 
     def __len__(self) -> int:
         if not isinstance(self.dataset, IterableDataset):
-            return len(self._numbers)
+            return len(self._index_sampler)
         # The reported length is remembered, so that more samples than that are warned of.
         length = self._told_length = len(self.dataset)
         if self.batch_size is None:
             return length
         return length // self.batch_size if self.drop_last else -(-length // self.batch_size)
+
+
+class _DatasetKind:
+    Map, Iterable = 0, 1
 
 
 def _here(loader):
@@ -213,11 +224,28 @@ def _here(loader):
         raise AssertionError("_SingleProcessDataLoaderIter requires timeout == 0")
     # Drawn as for workers, so that numbers drawn later do not depend on how many there are.
     draw_seed(loader.generator)
-    return map(loader._fetcher().fetch, loader._numbers)
+    iterable = loader._dataset_kind == _DatasetKind.Iterable
+    fetcher = worker.Fetcher(loader.dataset, loader._auto_collation, loader.collate_fn, loader.drop_last, iterable)
+    return map(fetcher.fetch, loader._index_sampler)
 
 
 class _BaseDataLoaderIter:
     """The iterator of a loader, under the name that programs ask isinstance about."""
+
+
+class _SingleProcessDataLoaderIter(_BaseDataLoaderIter):
+    """Batches made in this process, of a loader or of whatever has its members."""
+
+    def __init__(self, loader):
+        self.batches = _here(loader)
+        self.pins = loader.pin_memory and cuda.is_available()
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        batch = next(self.batches)
+        return pin_memory(batch) if self.pins else batch
 
 
 class _Counted(_BaseDataLoaderIter):
@@ -284,7 +312,7 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
     def _begin(self):
         first = self.epoch < 0
         self.epoch += 1
-        self.numbers = iter(self.loader._numbers)
+        self.numbers = iter(self.loader._index_sampler)
         self.sent = self.taken = 0  # numbers of batches
         self.of, self.arrived = {}, {}  # which worker makes a batch; batches that came before their turn
         self.working = [True] * len(self.processes)

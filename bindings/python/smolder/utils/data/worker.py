@@ -85,12 +85,14 @@ class Fetcher:
     samples: Iterator[Any] | None
     ended: bool
 
-    def __init__(self, dataset: Any, batched: bool, collate: Callable[[Any], Any], drop_last: bool) -> None:
+    def __init__(
+        self, dataset: Any, batched: bool, collate: Callable[[Any], Any], drop_last: bool, iterable: bool
+    ) -> None:
         from smolder.utils.data.collate import default_collate
 
         self.dataset, self.batched, self.collate, self.drop_last = dataset, batched, collate, drop_last
         self.plain = collate is default_collate
-        self.samples = iter(dataset) if isinstance(dataset, IterableDataset) else None
+        self.samples = iter(dataset) if iterable else None
         self.ended = False
 
     def fetch(self, index: Any) -> Any:
@@ -130,7 +132,8 @@ class Job:
     num_workers: int
 
     def fetcher(self) -> Fetcher:
-        return Fetcher(self.dataset, self.batched, self.collate, self.drop_last)
+        iterable = isinstance(self.dataset, IterableDataset)
+        return Fetcher(self.dataset, self.batched, self.collate, self.drop_last, iterable)
 
 
 def _begin(job, seed):
