@@ -247,6 +247,13 @@ std::optional<AttrValue> literal(std::string_view s) {
   return std::nullopt;
 }
 
+/// Whether torch has a dtype of that name which Python alone has here.
+bool is_other_dtype(std::string_view name) {
+  static constexpr std::string_view kBegins[] = {"float8_", "float4_", "complex32", "uint16",
+                                                 "uint32",  "uint64",  "qint",      "quint"};
+  return std::ranges::any_of(kBegins, [&](std::string_view begin) { return name.starts_with(begin); });
+}
+
 }  // namespace
 
 int Schema::num_mutated() const {
@@ -411,6 +418,7 @@ AttrValue default_value(const Argument& a) {
   }
   if (a.kind == Argument::kDType && text != "None") {
     const auto dtype = parse_dtype(text);
+    if (!dtype && is_other_dtype(text)) return std::string(text);  // which no call can take
     if (!dtype) bad();
     return *dtype;
   }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import enum
 import functools
 import os
 import sys
@@ -21,6 +22,38 @@ if TYPE_CHECKING:
 __all__ = ["ops"]
 
 
+class Tag(enum.IntEnum):
+    """What torch notes about ops for its compiler. Ops that programs define keep theirs; nothing here asks for them."""
+
+    core = 0
+    cudagraph_unsafe = 1
+    data_dependent_output = 2
+    dynamic_output_shape = 3
+    flexible_layout = 4
+    generated = 5
+    inplace_view = 6
+    maybe_aliasing_or_mutating = 7
+    needs_contiguous_strides = 8
+    needs_exact_strides = 9
+    needs_fixed_stride_order = 10
+    nondeterministic_bitwise = 11
+    nondeterministic_seeded = 12
+    out_variant = 13
+    pointwise = 14
+    pt2_compliant_tag = 15
+    reduction = 16
+    view_copy = 17
+
+
+def tags_of(given: Any) -> list[Tag]:
+    """Tags as define() and custom_op() are given them."""
+    tags = (given,) if isinstance(given, Tag | str) else tuple(given or ())
+    for tag in tags:
+        if not isinstance(tag, Tag):
+            raise TypeError(f"tags: expected members of Tag, but got {tag!r}")
+    return list(tags)
+
+
 class OpOverload:
     """An op that was registered, as a function. Those of smolder.library say what it is made of."""
 
@@ -33,6 +66,7 @@ class OpOverload:
         self._autocast = {}  # the dtype that operands are cast to, by type of devices
         self._autograd = {}  # what a call outside of BelowAutograd is, by type of devices
         self._run = core.call  # what a call does, gradients left aside
+        self.tags: list[Tag] = []
 
     @property
     def default(self) -> Self:
@@ -204,6 +238,29 @@ def own(name: str) -> _AtenOp:
     return _AtenOp(name, CoreCall(_core._find_op(name)), "smolder")
 
 
+# Collectives of torch's own, which libraries name beside the ops that they run: calling one raises.
+_COLLECTIVES = {
+    "_c10d_functional": [
+        "_wrap_tensor_autograd", "all_gather_into_tensor", "all_gather_into_tensor_coalesced",
+        "all_gather_into_tensor_out", "all_reduce", "all_reduce_", "all_reduce_coalesced", "all_reduce_coalesced_",
+        "all_to_all_single", "broadcast", "broadcast_", "reduce_scatter_tensor", "reduce_scatter_tensor_coalesced",
+        "reduce_scatter_tensor_out", "wait_tensor"
+    ],
+    "c10d": [
+        "_allgather_base_", "_reduce_scatter_base_", "allgather_", "allgather_coalesced_",
+        "allgather_into_tensor_coalesced_", "allreduce_", "allreduce_coalesced_", "alltoall_", "alltoall_base_",
+        "barrier", "broadcast_", "gather_", "monitored_barrier_", "recv_", "recv_any_source_", "reduce_",
+        "reduce_scatter_", "reduce_scatter_tensor_coalesced_", "scatter_", "send"
+    ],
+}  # fmt: skip
+_COLLECTIVES["c10d_functional"] = _COLLECTIVES["_c10d_functional"]  # as they were called before
+
+
+@functools.cache
+def _collective(namespace, name):
+    return _AtenOp(name, refused(f"ops.{namespace}.{name}", "smolder.distributed has the collectives"), namespace)
+
+
 class _OpNamespace:
     """The ops of one namespace."""
 
@@ -217,6 +274,8 @@ class _OpNamespace:
             raise AttributeError(name)
         if self._of == "aten":
             return aten(name)
+        if name in _COLLECTIVES.get(self._of, ()):
+            return _collective(self._of, name)
         found = known.get(f"{self._of}::{name}")
         if found is None:
             try:

@@ -79,8 +79,7 @@ class Library:
         """Registers an op without kernels; returns its name."""
         if alias_analysis not in ("", "CONSERVATIVE", "FROM_SCHEMA"):
             raise RuntimeError(f"Invalid alias_analysis type {alias_analysis}")
-        if tags:
-            raise NotImplementedError(f"{schema}: tags are not supported")
+        tags = _ops.tags_of(tags)
         if self.kind == "IMPL":
             raise RuntimeError(f"{self}: a library of kind IMPL cannot define '{schema}'")
         name = schema.split("(")[0].strip()
@@ -88,7 +87,7 @@ class Library:
         if qualified.split("::")[0] != self.ns:
             raise RuntimeError(f"{self}: cannot define {qualified}, which is of another namespace")
         op = _ops.OpOverload(_core._define_op(schema if "::" in name else f"{self.ns}::{schema}"))
-        op._run = functools.partial(_run, op)
+        op._run, op.tags = functools.partial(_run, op), tags
         _ops.known[qualified] = op
         if qualified in _early_fakes:
             _set_fake(op, _early_fakes.pop(qualified))
@@ -721,8 +720,7 @@ def custom_op(
 
     Without `schema` the function's annotations say what it takes and returns.
     """
-    if tags:
-        raise NotImplementedError(f"{name}: tags are not supported")
+    tags = _ops.tags_of(tags)
 
     def make(fn):
         if name.count("::") != 1:
@@ -730,6 +728,7 @@ def custom_op(
         namespace, own = name.split("::")
         text = infer_schema(fn, mutates_args=mutates_args) if schema is None else schema
         made = CustomOpDef(namespace, own, text, fn, device_types)
+        made._opoverload.tags = tags
         if schema is not None:
             _check_mutates(made, mutates_args, schema)
         return made

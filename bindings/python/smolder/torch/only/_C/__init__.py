@@ -4,6 +4,7 @@ import importlib
 
 from smolder import Generator, Size, _core, default_generator, device, dtype, layout, memory_format
 from smolder._ops import BelowAutograd as _AutoDispatchBelowAutograd  # noqa: F401
+from smolder._ops import Tag
 from smolder.overrides import DisableTorchFunction, DisableTorchFunctionSubclass, _state
 from smolder.overrides import _disabled_torch_dispatch_impl as _disabled_torch_dispatch_impl
 from smolder.overrides import _disabled_torch_function_impl as _disabled_torch_function_impl
@@ -15,7 +16,7 @@ from smolder.torch.only._C._dispatch import _ExcludeDispatchKeyGuard as _Exclude
 
 __all__ = [
     "DisableTorchFunction", "DisableTorchFunctionSubclass", "DispatchKey", "DispatchKeySet", "Generator", "Size",
-    "TensorBase", "default_generator", "device", "dtype", "layout", "memory_format",
+    "Tag", "TensorBase", "default_generator", "device", "dtype", "layout", "memory_format",
 ]  # fmt: skip
 
 TensorBase = _TensorBase = Tensor = _core.Tensor
