@@ -258,6 +258,9 @@ class _ConvTransposeNd(_ConvNd):
         )
 
 
+_ConvTransposeMixin = _ConvTransposeNd  # torch's older name, which libraries ask modules for
+
+
 class ConvTranspose1d(_ConvTransposeNd):
     """Transposed convolution of signals [N, C, L]; weight is [in_channels, out_channels / groups, kernel]."""
 

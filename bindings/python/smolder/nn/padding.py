@@ -96,55 +96,67 @@ class ZeroPad3d(_ZeroPad):
     _dims = 3
 
 
-class ReflectionPad1d(_Pad):
+class _ReflectionPadNd(_Pad):
+    pass
+
+
+class ReflectionPad1d(_ReflectionPadNd):
     """Signals seen in mirrors at their ends."""
 
     _dims, _mode = 1, "reflect"
 
 
-class ReflectionPad2d(_Pad):
+class ReflectionPad2d(_ReflectionPadNd):
     """Images seen in mirrors at their edges."""
 
     _dims, _mode = 2, "reflect"
 
 
-class ReflectionPad3d(_Pad):
+class ReflectionPad3d(_ReflectionPadNd):
     """Volumes seen in mirrors at their faces."""
 
     _dims, _mode = 3, "reflect"
 
 
-class ReplicationPad1d(_Pad):
+class _ReplicationPadNd(_Pad):
+    pass
+
+
+class ReplicationPad1d(_ReplicationPadNd):
     """The ends of signals repeated."""
 
     _dims, _mode = 1, "replicate"
 
 
-class ReplicationPad2d(_Pad):
+class ReplicationPad2d(_ReplicationPadNd):
     """The edges of images repeated."""
 
     _dims, _mode = 2, "replicate"
 
 
-class ReplicationPad3d(_Pad):
+class ReplicationPad3d(_ReplicationPadNd):
     """The faces of volumes repeated."""
 
     _dims, _mode = 3, "replicate"
 
 
-class CircularPad1d(_Pad):
+class _CircularPadNd(_Pad):
+    pass
+
+
+class CircularPad1d(_CircularPadNd):
     """Signals continued from their other end."""
 
     _dims, _mode = 1, "circular"
 
 
-class CircularPad2d(_Pad):
+class CircularPad2d(_CircularPadNd):
     """Images continued from their other edge."""
 
     _dims, _mode = 2, "circular"
 
 
-class CircularPad3d(_Pad):
+class CircularPad3d(_CircularPadNd):
     """Volumes continued from their other face."""
 
     _dims, _mode = 3, "circular"

@@ -13,11 +13,11 @@ from smolder.compiler import (
 )
 from smolder.compiler import compile as _compile
 from smolder.compiler._module import OptimizedModule
-from smolder.torch.only._dynamo import config, eval_frame, utils
+from smolder.torch.only._dynamo import config, eval_frame, exc, utils
 
 __all__ = [
     "OptimizedModule", "allow_in_graph", "assume_constant_result", "config", "disable", "disallow_in_graph",
-    "eval_frame", "forbid_in_graph", "graph_break", "is_compiling", "list_backends", "mark_dynamic", "mark_static",
+    "eval_frame", "exc", "forbid_in_graph", "graph_break", "is_compiling", "list_backends", "mark_dynamic", "mark_static",
     "mark_static_address", "mark_unbacked", "maybe_mark_dynamic", "optimize", "register_backend", "reset",
     "substitute_in_graph", "utils",
 ]  # fmt: skip

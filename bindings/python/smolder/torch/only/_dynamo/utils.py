@@ -1,5 +1,6 @@
 """torch._dynamo.utils: the names in it that programs ask about."""
 
+import contextlib
 from collections import Counter, defaultdict
 
 from smolder._core import _is_capturing
@@ -15,3 +16,14 @@ def is_compile_supported(device_type):
 def is_compiling():
     """Whether a function is being recorded."""
     return _is_capturing()
+
+
+@contextlib.contextmanager
+def disable_cache_limit():
+    """Within it torch records a function however often it changes. Smolder does so always."""
+    yield
+
+
+def has_triton():
+    """Whether kernels may be Triton's: none here is."""
+    return False
