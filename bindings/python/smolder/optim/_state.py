@@ -104,7 +104,7 @@ class State(dict):
         return repr(self.copy())
 
     def __reduce__(self) -> Any:
-        return State, (self.copy(),)
+        return dict, (self.copy(),)  # as torch's, which reads what is pickled
 
 
 def taken(state: Any, key: str, first: float) -> Any:

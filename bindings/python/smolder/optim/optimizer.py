@@ -170,7 +170,7 @@ class Optimizer:
                 "params argument given to the optimizer should be an iterable of Tensors or dicts, but got "
                 + type(params).__name__
             )
-        self.defaults, self.param_groups, self.state = defaults, [], self._new_state()
+        self.defaults, self.param_groups, self.state = defaults, [], defaultdict(dict)
         groups = list(params)
         if not groups:
             raise ValueError("optimizer got an empty parameter list")
@@ -239,15 +239,14 @@ class Optimizer:
 
     _counts_as_torch = True  # whether torch's optimizer of this name counts in tensors
 
-    def _new_state(self):
-        """A dict of what is kept of parameters, whose numbers are read as torch's tensors where the class is ours."""
-        ours = (
-            type(self)._update.__module__.startswith(__package__ + ".") and type(self)._update is not Optimizer._update
-        )
-        return defaultdict(State if ours and self._counts_as_torch else dict)
+    def _counts(self):
+        """Whether its steps are those of a class of ours that counts so."""
+        kind = type(self)._update
+        ours = kind is not Optimizer._update and kind.__module__.startswith(__package__ + ".")
+        return ours and self._counts_as_torch
 
     def _state_of(self, parameter):
-        """What is kept of a parameter, also where a program put a dict of its own there."""
+        """What is kept of a parameter, also where there is a dict of the program's, or of a copy of the optimizer."""
         state = self.state[parameter]
         if type(state) is not State and self._counts_as_torch:
             state = self.state[parameter] = State(state)
@@ -433,13 +432,11 @@ class Optimizer:
                 )
             by_number |= dict(zip(old["params"], group["params"]))
             group.update({k: deepcopy(v) for k, v in old.items() if k != "params"})
-        self.state = self._new_state()
-        copied = _copied if self.state.default_factory is State else _copied_as_it_is
+        self.state = defaultdict(dict)
+        kind, copied = (State, _copied) if self._counts() else (dict, _copied_as_it_is)
         for number, values in state_dict["state"].items():
             p = by_number.get(number)
-            kept = self.state[number if p is None else p]
-            for k, v in values.items():
-                put(kept, k, copied(k, v, p))
+            self.state[number if p is None else p] = kind({k: copied(k, v, p) for k, v in values.items()})
         self._call_hooks("load_state_dict_post")
 
     def __repr__(self) -> str:
