@@ -29,6 +29,7 @@ FILES = [
     "libraries_of_fields.py",
     "libraries_of_steps.py",
     "libraries_of_repositories.py",
+    "libraries_of_strangers.py",
     "scripts_of_text.py",
     "scripts_of_pictures.py",
     "scripts_of_fields.py",
@@ -52,6 +53,9 @@ REMARKS = {
         "SR-SIM takes the logarithm of Fourier coefficients that are nearly 0; the others agree to 1e-13 in float64"
     ),
     "distances of measures": "a sum of gradients that is about 0",
+    "evolution strategies": "whether it converges is compared",
+    "maps of attention": "each map is stretched from its least to its largest number, which float32 makes much of",
+    "steps of many optimizers": "directions are made orthogonal in bfloat16",
 }
 BEGIN, END = "<!-- table -->\n", "<!-- end of the table -->\n"
 
