@@ -10,6 +10,7 @@ from smolder import nn
 from smolder.nn import functional as F
 from smolder.nn import padding
 from smolder.nn.modules import conv
+from smolder.torch import only
 from smolder.torch.only import serialization
 from smolder.torch.only._dynamo import exc, utils
 from smolder.torch.only.nn import functional as scaled
@@ -46,16 +47,16 @@ def test_errors_and_enums_of_compilers_and_scaled_products():
 
 
 def test_threads_between_ops():
-    before = smolder.get_num_interop_threads()
+    before = only.get_num_interop_threads()
     try:
-        smolder.set_num_interop_threads(3)
-        assert smolder.get_num_interop_threads() == 3
+        only.set_num_interop_threads(3)
+        assert only.get_num_interop_threads() == 3
         with pytest.raises(RuntimeError, match="expects a positive integer"):
-            smolder.set_num_interop_threads(0)
+            only.set_num_interop_threads(0)
         with pytest.raises(RuntimeError, match="expects an int, but got float"):
-            smolder.set_num_interop_threads(1.5)
+            only.set_num_interop_threads(1.5)
     finally:
-        smolder.set_num_interop_threads(before)
+        only.set_num_interop_threads(before)
 
 
 def test_functions_keep_attributes_that_programs_set():
@@ -141,18 +142,18 @@ def test_tensors_of_one_layout_may_become_each_other():
 
 
 def test_ops_keep_their_tags():
-    tag = smolder.Tag.needs_fixed_stride_order
+    tag = only.Tag.needs_fixed_stride_order
     library = smolder.library.Library("tagged", "DEF")
     library.define("one(Tensor x) -> Tensor", tags=[tag])
     library.define("two(Tensor x) -> Tensor", tags=tag)
     assert smolder.ops.tagged.one.tags == smolder.ops.tagged.two.tags == [tag]
     library._destroy()
 
-    @smolder.library.custom_op("tagged_too::three", mutates_args=(), tags=(smolder.Tag.pointwise,))
+    @smolder.library.custom_op("tagged_too::three", mutates_args=(), tags=(only.Tag.pointwise,))
     def three(x: smolder.Tensor) -> smolder.Tensor:
         return x * 3
 
-    assert three._opoverload.tags == [smolder.Tag.pointwise] and three(smolder.ones(1)).tolist() == [3]
+    assert three._opoverload.tags == [only.Tag.pointwise] and three(smolder.ones(1)).tolist() == [3]
     with pytest.raises(TypeError, match="expected members of Tag, but got 'pointwise'"):
         smolder.library.custom_op("tagged_too::four", mutates_args=(), tags="pointwise")
 

@@ -113,7 +113,7 @@ _LATER = {
     "xpu",
 }
 # Names of these, by module.
-_LATER_NAMES = {"Tag": "_ops", "TypedStorage": "storage", "UntypedStorage": "storage", "vmap": "func"}
+_LATER_NAMES = {"TypedStorage": "storage", "UntypedStorage": "storage", "vmap": "func"}
 # Public names alone: where one is misspelt, Python names the nearest of 750 at most.
 __dir__ = _listing(__name__, {*_LATER, *_LATER_NAMES})
 

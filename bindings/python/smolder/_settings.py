@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "are_deterministic_algorithms_enabled", "get_default_device", "get_deterministic_debug_mode", "get_device_module",
-    "get_float32_matmul_precision", "get_num_interop_threads", "is_deterministic_algorithms_warn_only_enabled", "set_default_device",
+    "get_float32_matmul_precision", "is_deterministic_algorithms_warn_only_enabled", "set_default_device",
     "set_default_dtype", "set_default_tensor_type", "set_deterministic_debug_mode", "set_float32_matmul_precision",
-    "set_num_interop_threads", "use_deterministic_algorithms",
+    "use_deterministic_algorithms",
 ]  # fmt: skip
 
-_settings = {"deterministic": False, "warn_only": False, "interop_threads": 1}
+_settings = {"deterministic": False, "warn_only": False}
 _PRECISIONS = ("highest", "high", "medium")
 
 
@@ -141,17 +141,3 @@ def get_device_module(device: Device = None) -> Any:
     if kind not in ("cpu", "cuda", "mps", "xpu"):
         raise RuntimeError(f"Device '{kind}' does not have a corresponding module registered as 'smolder.{kind}'.")
     return getattr(smolder, kind)
-
-
-def get_num_interop_threads() -> int:
-    """How many ops may run at once: what was set, and else 1, as the kernels of a step run one after another on the CPU."""
-    return _settings["interop_threads"]
-
-
-def set_num_interop_threads(num_threads: int) -> None:
-    """Notes how many ops may run at once. Kernels go on running one after another, each on get_num_threads() threads."""
-    if not isinstance(num_threads, int) or isinstance(num_threads, bool):
-        raise RuntimeError(f"set_num_interop_threads expects an int, but got {type(num_threads).__name__}")
-    if num_threads <= 0:
-        raise RuntimeError("set_num_interop_threads expects a positive integer")
-    _settings["interop_threads"] = num_threads

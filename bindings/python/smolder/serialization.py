@@ -539,6 +539,8 @@ def get_default_mmap_options() -> int:
 class set_default_mmap_options:
     """Sets how load(mmap=True) maps a file, until the end of a `with`, or for good: mmap.MAP_PRIVATE or mmap.MAP_SHARED."""
 
+    prev: int
+
     def __init__(self, flags: int) -> None:
         global _mmap_options
         if flags not in (MAP_PRIVATE, MAP_SHARED):

@@ -37,14 +37,6 @@ class Parameter(_core.Tensor):
     _copies_gradient = False
     __torch_function__: ClassVar[Any] = classmethod(_disabled)
 
-    def __new__(cls, *args: Any, **options: Any) -> Any:
-        """A parameter; of a tensor that several processes hold, one that they hold too."""
-        if cls is Parameter:
-            data = args[0] if args else options.get("data")
-            if type(data) is not _core.Tensor and hasattr(type(data), "_as_parameter"):
-                return data._as_parameter(*args[1:], **{k: v for k, v in options.items() if k != "data"})
-        return super().__new__(cls, *args, **options)
-
     def __init__(self, data: Tensor | None = None, requires_grad: bool = True) -> None:
         if self._is_made():  # by the __new__ of a class of the user's
             return
@@ -57,6 +49,10 @@ class Parameter(_core.Tensor):
                 "Parameter() of a sparse tensor is not supported: make its values a parameter, or the tensor a buffer"
             )
         _check_kernels("Parameter", data)
+        if type(self) is Parameter and hasattr(
+            type(data), "_become_parameter"
+        ):  # of a tensor that several processes hold
+            data = data._become_parameter(self)
         super().__init__(data.detach())
         if self.requires_grad != requires_grad:
             self.requires_grad_(requires_grad)

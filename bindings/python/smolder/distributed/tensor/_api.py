@@ -88,9 +88,10 @@ class DTensor:
                     whole[p.dim] *= mesh.size(d)
         return wrap(local_tensor, DTensorSpec(mesh, given, tuple(whole)))
 
-    def _as_parameter(self, requires_grad=True):
-        """What Parameter() makes of it."""
-        return parameter_of(plain(self), self._spec, requires_grad)
+    def _become_parameter(self, parameter):
+        """Makes a parameter that Parameter() began one of this tensor's kind. Returns the local tensor."""
+        parameter.__class__, parameter._spec = _Trained, self._spec
+        return plain(self)
 
     def to_local(self, *, grad_placements: Sequence[Placement] | None = None) -> Any:
         """This process's part. The gradient comes in this tensor's placements, unless grad_placements are given."""

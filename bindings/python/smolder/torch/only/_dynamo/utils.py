@@ -2,6 +2,7 @@
 
 import contextlib
 from collections import Counter, defaultdict
+from collections.abc import Iterator
 
 from smolder._core import _is_capturing
 
@@ -19,11 +20,11 @@ def is_compiling():
 
 
 @contextlib.contextmanager
-def disable_cache_limit():
+def disable_cache_limit() -> Iterator[None]:
     """Within it torch records a function however often it changes. Smolder does so always."""
     yield
 
 
-def has_triton():
+def has_triton() -> bool:
     """Whether kernels may be Triton's: none here is."""
     return False

@@ -1,6 +1,8 @@
 """Names of torch.nn.functional that libraries import, for products of scaled float8, which Smolder does not have."""
 
 import enum
+from collections.abc import Callable
+from typing import Any
 
 from smolder._names import listing as _listing
 from smolder.cuda._refused import refused
@@ -28,6 +30,6 @@ class SwizzleType(enum.Enum):
 
 
 _NO_SCALES = "float8 is for storage here, and no product takes scales"
-grouped_mm = refused("torch.nn.functional.grouped_mm", "multiply the groups one by one")
-scaled_grouped_mm = refused("torch.nn.functional.scaled_grouped_mm", _NO_SCALES)
-scaled_mm = refused("torch.nn.functional.scaled_mm", _NO_SCALES)
+grouped_mm: Callable[..., Any] = refused("torch.nn.functional.grouped_mm", "multiply the groups one by one")
+scaled_grouped_mm: Callable[..., Any] = refused("torch.nn.functional.scaled_grouped_mm", _NO_SCALES)
+scaled_mm: Callable[..., Any] = refused("torch.nn.functional.scaled_mm", _NO_SCALES)
