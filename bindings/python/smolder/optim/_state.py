@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import ItemsView, Iterator, ValuesView
     from typing import Any, Self
 
-__all__ = ["NUMBERS", "State", "get", "put", "taken"]
+__all__ = ["NUMBERS", "State", "get", "put"]
 
 NUMBERS = ("step", "mu_product", "eta", "mu")  # what torch has tensors for
 
@@ -107,7 +107,7 @@ class State(dict):
         return dict, (self.copy(),)  # as torch's, which reads what is pickled
 
 
-def taken(state: Any, key: str, first: float) -> Any:
+def _taken(state: Any, key: str, first: float) -> Any:
     """What a step goes on from: a number, or a tensor where steps may have been skipped.
 
     A tensor that a program read stands for its number, unless it was written to; any other is read.

@@ -60,10 +60,10 @@ class Adam(Optimizer):
             state = self._state_of(parameter)
         if "exp_avg" not in state:
             put(state, "step", get(state, "step", 0))
-            state["exp_avg"] = _core.zero_state(parameter)
-            state["exp_avg_sq"] = _core.zero_state(parameter)
+            put(state, "exp_avg", _core.zero_state(parameter))
+            put(state, "exp_avg_sq", _core.zero_state(parameter))
         if amsgrad and "max_exp_avg_sq" not in state:
-            state["max_exp_avg_sq"] = _core.zero_state(parameter)
+            put(state, "max_exp_avg_sq", _core.zero_state(parameter))
         step = get(state, "step", 0)
         if self._skip is None and type(step) is int:
             step += 1

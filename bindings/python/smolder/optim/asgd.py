@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from smolder import _core
 from smolder._names import listing as _listing
-from smolder.optim._state import put, taken
+from smolder.optim._state import _taken, put
 from smolder.optim.optimizer import Optimizer, check_options, implementation
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class ASGD(Optimizer):
     def _update(self, parameter, grad, options):
         state = self._state_of(parameter)
         step = self._advance(state, "step", 0, lambda step: step + 1, parameter)
-        eta, mu = taken(state, "eta", float(options["lr"])), taken(state, "mu", 1.0)
+        eta, mu = _taken(state, "eta", float(options["lr"])), _taken(state, "mu", 1.0)
         grad = -grad if options["maximize"] else grad
         if options["weight_decay"] != 0:
             grad = grad + parameter * float(options["weight_decay"])

@@ -14,7 +14,7 @@ from smolder._modes import enable_grad, no_grad
 from smolder._names import listing as _listing
 from smolder._warn import warn
 from smolder.nn.parameter import zero_gradients
-from smolder.optim._state import NUMBERS, State, get, put, taken
+from smolder.optim._state import NUMBERS, State, _taken, get, put
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -283,7 +283,7 @@ class Optimizer:
 
     def _advance(self, state, name, first, advance, parameter, shared=False):
         """The next value of a number that a parameter's state has. Parameters may share a tensor of it."""
-        value = taken(state, name, first)
+        value = _taken(state, name, first)
         if self._skip is None:
             value = advance(value)
             put(state, name, value)
@@ -308,7 +308,7 @@ class Optimizer:
         """Makes a step: new values of the parameter and of its state, which begins as zeros; None is no state."""
         for name in names:
             if name is not None and name not in state:
-                state[name] = _core.zero_state(parameter)
+                put(state, name, _core.zero_state(parameter))
         old = [None if name is None else get(state, name) for name in names]
         new, *made = step(parameter, grad, *old, **numbers)
         self._write(parameter, new)

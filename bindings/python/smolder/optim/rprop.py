@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from smolder import _core
 from smolder._creation import full_like
 from smolder._names import listing as _listing
+from smolder.optim._state import get, put
 from smolder.optim.optimizer import Optimizer, check_options, implementation, real_parts
 
 if TYPE_CHECKING:
@@ -41,21 +42,21 @@ class Rprop(Optimizer):
         state = self._state_of(parameter)
         self._count(state, parameter)
         if "prev" not in state:
-            state["prev"] = _core.zero_state(parameter)
+            put(state, "prev", _core.zero_state(parameter))
             first, complex_one = float(options["lr"]), parameter.dtype.is_complex
-            state["step_size"] = full_like(grad.detach(), complex(first, first) if complex_one else first)
+            put(state, "step_size", full_like(grad.detach(), complex(first, first) if complex_one else first))
         grad = -grad if options["maximize"] else grad
         (shrink, grow), (least, most) = options["etas"], options["step_sizes"]
         # Of complex numbers both parts, each by itself.
         back = _core.view_as_complex if parameter.dtype.is_complex else _same
-        grad, value, prev, size = map(real_parts, (grad, parameter, state["prev"], state["step_size"]))
+        grad, value, prev, size = map(real_parts, (grad, parameter, get(state, "prev"), get(state, "step_size")))
         turned = grad * prev
         change = _core.where(turned > 0, grow, _core.where(turned < 0, shrink, 1.0))
         size = (size * change.to(grad.dtype)).clamp(least, most)
         grad = _core.where(turned < 0, 0.0, grad)  # where it turned, the step is left out
         self._write(parameter, back(value - grad.sign() * size))
-        self._write(state["prev"], back(grad))
-        self._write(state["step_size"], back(size))
+        self._write(get(state, "prev"), back(grad))
+        self._write(get(state, "step_size"), back(size))
 
 
 def _same(x):
