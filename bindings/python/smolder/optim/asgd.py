@@ -32,7 +32,7 @@ class ASGD(Optimizer):
         differentiable: bool = False,
         capturable: bool = False,
     ) -> None:
-        check_options(lr=lr, lambd=lambd, alpha=alpha, weight_decay=weight_decay)
+        check_options(lr=lr, weight_decay=weight_decay)
         defaults = {"lr": lr, "lambd": lambd, "alpha": alpha, "t0": t0, "weight_decay": weight_decay}
         defaults |= {"maximize": maximize, "capturable": capturable}
         super().__init__(params, defaults | implementation(foreach, None, differentiable, fusible=False))
