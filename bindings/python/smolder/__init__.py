@@ -28,6 +28,7 @@ from smolder import _views_in_place as _views_in_place
 from smolder._tensor_str import *
 from smolder._control_flow import *
 from smolder._creation import *
+from smolder._random_tensors import *
 from smolder._core import _amp_foreach_non_finite_check_and_unscale_ as _amp_foreach_non_finite_check_and_unscale_
 from smolder._core import _amp_update_scale_ as _amp_update_scale_
 from smolder._core import _weight_int8pack_mm as _weight_int8pack_mm

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from smolder import _core
 from smolder._call_errors import name_what_is_no_tensor
-from smolder._creation import randn
 from smolder._modes import no_grad
+from smolder._random_tensors import randn
 from smolder._types import finfo
 
 if TYPE_CHECKING:

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 from smolder import _batches, _core
 from smolder._control_flow import while_loop
-from smolder._creation import rand, randn
 from smolder._functions import broadcast_tensors
 from smolder._integrals import LogGammaSlope
 from smolder._modes import no_grad
+from smolder._random_tensors import rand, randn
 from smolder._tensor import kind_name
 from smolder._types import finfo
 

@@ -79,7 +79,7 @@ _MODULES = {
 _MODULES_OF_OURS = {
     "_along", "_autocast", "_bessel", "_call_errors", "_checks", "_control_flow", "_creation", "_device", "_draw", "_exchange", "_factors", "_fake_quantize",
     "_foreach", "_forms", "_functions", "_indexing", "_integer_functions", "_integrals", "_layouts", "_ldl", "_limits", "_linalg_factors", "_lowrank", "_members", "_memory_formats",
-    "_modes", "_normal_tails", "_old_linalg", "_ops", "_other_forms", "_out", "_pieces", "_polynomials", "_random", "_reflectors", "_samplers", "_schema",
+    "_modes", "_normal_tails", "_old_linalg", "_ops", "_other_forms", "_out", "_pieces", "_polynomials", "_random", "_random_tensors", "_reflectors", "_samplers", "_schema",
     "_segments", "_settings", "_size", "_statistics", "_strided", "_tensor", "_tensor_str", "_types", "_views", "_views_in_place", "_warn", "_windows", "amp", "autograd", "backends",
     "compiler", "cpu", "cuda", "distributed", "distributions", "fft", "func", "library", "linalg", "masked", "nn", "optim", "random",
     "return_types", "signal", "special", "utils",

@@ -7,9 +7,9 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar
 
 from smolder import _core
-from smolder._creation import normal, rand
 from smolder._modes import no_grad
 from smolder._names import listing as _listing
+from smolder._random_tensors import normal, rand
 from smolder._types import finfo
 from smolder.distributions import constraints
 from smolder.distributions.distribution import Distribution, OfParameters

@@ -6,8 +6,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from smolder import _core
-from smolder._creation import rand
 from smolder._names import listing as _listing
+from smolder._random_tensors import rand
 from smolder.distributions import constraints
 from smolder.distributions.categorical import Categorical, OfCategories
 from smolder.distributions.discrete import OfLogOdds

@@ -7,10 +7,10 @@ import math
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from smolder import _core
-from smolder._creation import randn
 from smolder._functions import broadcast_tensors
 from smolder._modes import enable_grad
 from smolder._names import listing as _listing
+from smolder._random_tensors import randn
 from smolder._types import finfo
 
 if TYPE_CHECKING:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from smolder import _core
 from smolder._autocast import listed
-from smolder._creation import arange, rand
+from smolder._creation import arange
+from smolder._random_tensors import rand
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from smolder import _core
 from smolder._autocast import listed
-from smolder._creation import rand, zeros
+from smolder._creation import zeros
+from smolder._random_tensors import rand
 from smolder.nn import _spatial
 from smolder.nn._activations import written
 

@@ -6,7 +6,8 @@ import math
 from typing import TYPE_CHECKING
 
 from smolder import _core
-from smolder._creation import empty, randint
+from smolder._creation import empty
+from smolder._random_tensors import randint
 from smolder._types import finfo, iinfo
 from smolder._warn import warn
 

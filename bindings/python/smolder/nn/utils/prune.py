@@ -8,8 +8,9 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from smolder import _core, linalg
-from smolder._creation import ones_like, rand, rand_like, zeros_like
+from smolder._creation import ones_like, zeros_like
 from smolder._names import listing as _listing
+from smolder._random_tensors import rand, rand_like
 from smolder.nn.utils.clip import parameters_to_vector
 
 if TYPE_CHECKING:
