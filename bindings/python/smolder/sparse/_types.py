@@ -37,35 +37,16 @@ def _type_of(dtype):
     return _TypeOfSparse(name, (), {"dtype": dtype, "__doc__": doc, "__module__": "smolder.sparse"})
 
 
-if TYPE_CHECKING:
-
-    class BFloat16Tensor(Tensor):
-        """COO tensors of one dtype."""
-
-    class ByteTensor(Tensor):
-        """COO tensors of one dtype."""
-
-    class CharTensor(Tensor):
-        """COO tensors of one dtype."""
-
-    class DoubleTensor(Tensor):
-        """COO tensors of one dtype."""
-
-    class FloatTensor(Tensor):
-        """COO tensors of one dtype."""
-
-    class HalfTensor(Tensor):
-        """COO tensors of one dtype."""
-
-    class IntTensor(Tensor):
-        """COO tensors of one dtype."""
-
-    class LongTensor(Tensor):
-        """COO tensors of one dtype."""
-
-    class ShortTensor(Tensor):
-        """COO tensors of one dtype."""
-
+if TYPE_CHECKING:  # classes of tensors, to a checker of types as any others
+    from smolder._layouts import BFloat16Tensor as BFloat16Tensor
+    from smolder._layouts import ByteTensor as ByteTensor
+    from smolder._layouts import CharTensor as CharTensor
+    from smolder._layouts import DoubleTensor as DoubleTensor
+    from smolder._layouts import FloatTensor as FloatTensor
+    from smolder._layouts import HalfTensor as HalfTensor
+    from smolder._layouts import IntTensor as IntTensor
+    from smolder._layouts import LongTensor as LongTensor
+    from smolder._layouts import ShortTensor as ShortTensor
 else:
     BFloat16Tensor = _type_of(_core.bfloat16)
     ByteTensor = _type_of(_core.uint8)
