@@ -4,8 +4,8 @@ import re
 
 from smolder._lines import source_line
 
-# Why a step ended, by the reason of its sync and the user's line: (reasons, pattern of the line, what, advice). The
-# first that fits is told.
+# Why a step ended: (reasons of its sync, pattern of the user's line, what happened, advice). The first row that fits
+# by reason and pattern is shown.
 _BREAKS = [
     (("item",), r"^\s*(if|elif|while|assert)\b|\b(if|and|or|not)\b|\bbool\(", "a condition reads a tensor's value",
      "compute both sides and choose with smolder.where(condition, a, b), or keep the condition out of the step"),

@@ -177,7 +177,7 @@ def _slope(f, dim, spacing, edge_order):
 
 
 def _even_slope(at, n, dim, step, edge_order):
-    """Of samples that lie `step` apart: differences first, which are exact of integers."""
+    """The gradient of samples that lie `step` apart: takes differences first, which are exact for integers."""
     parts = [(at(2, n - 2) - at(0, n - 2)) / (2 * step)] if n > 2 else []
     if edge_order == 1:
         first, last = (at(1) - at(0)) / step, (at(n - 1) - at(n - 2)) / step

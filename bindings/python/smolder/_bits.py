@@ -141,7 +141,7 @@ _ASKED = [
 _CONVERSIONS = {"float": "float32", "double": "float64", "half": "float16", "bfloat16": "bfloat16", "long": "int64"}
 _CONVERSIONS |= {"int": "int32", "short": "int16", "char": "int8", "byte": "uint8", "bool": "bool"}
 _CONVERSIONS |= {"cfloat": "complex64", "cdouble": "complex128"}
-# Of integers, what torch has kernels of: results are unsigned again, or of what the wider dtype makes.
+# Functions that torch has for unsigned integers: results are unsigned again, or as the wider dtype makes them.
 _UNSIGNED_AGAIN = [
     "bitwise_and",
     "bitwise_or",

@@ -82,7 +82,7 @@ def _collective(r, graphs, place, buckets):
             beside += [(g.number, k.number) for k in g.kernels if place[0] < (g.number, k.number) < place[1]]
     known = {(g.number, k.number): k for g in graphs for k in g.kernels}
     beside = [at for at in beside if not known[at].name.startswith("dist::")]
-    # Of the time under way, what came before the step stood still.
+    # The part of the time under way that passed before the step had to wait.
     under_way = max(0, r["ended"] - r["started"])
     stood = max(0, min(r["ended"], r["went_on"]) - max(r["started"], r["waited"]))
     elements = re.search(r"^all_reduce.* of \w+\[(\d+)\]$", r["what"])

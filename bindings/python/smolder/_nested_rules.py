@@ -43,7 +43,7 @@ def _ends_regular(name, x, last):
 
 @rule("linear")
 def linear(input: NestedTensor, weight: Tensor, bias: Tensor | None = None) -> NestedTensor:
-    """Of each row of values."""
+    """Works on each row of values."""
     return like(input, _core.linear(_ends_regular("linear", input, 1), weight, bias))
 
 
@@ -72,7 +72,7 @@ def layer_norm(
     eps: float = 1e-5,
     cudnn_enable: bool = True,
 ) -> NestedTensor:
-    """Of each row of values."""
+    """Works on each row of values."""
     values = _ends_regular("layer_norm", input, len(normalized_shape))
     return like(input, _core.layer_norm(values, normalized_shape, weight, bias, eps))
 
@@ -81,7 +81,7 @@ def layer_norm(
 def rms_norm(
     input: NestedTensor, normalized_shape: Sequence[int], weight: Tensor | None = None, eps: float | None = None
 ) -> NestedTensor:
-    """Of each row of values."""
+    """Works on each row of values."""
     values = _ends_regular("rms_norm", input, len(normalized_shape))
     return like(input, _core.rms_norm(values, normalized_shape, weight, eps))
 
@@ -103,7 +103,7 @@ def scaled_dot_product_attention(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> NestedTensor:
-    """Of (batch, heads, length, size), where lengths differ: each attends to its own alone."""
+    """Attention over (batch, heads, length, size), where lengths differ: each batch element attends to itself."""
     if not all(is_nested(x) and x.ndim == 4 and x._ragged == 2 for x in (query, key, value)):
         raise missing("scaled_dot_product_attention", "it takes three of (batch, heads, length, size)")
     if not key._pieces.fits(value._pieces):
@@ -165,7 +165,7 @@ def _reduced(name, x, dim, keepdim, function, padding):
 def sum_(
     input: NestedTensor, dim: Any = None, keepdim: bool = False, *, dtype: DType | None = None, axis: Any = None
 ) -> Any:
-    """Of all, or along dimensions."""
+    """A reduction of all elements, or along dimensions."""
 
     def function(values, axes, keep):
         return values.sum(dtype=dtype) if axes is None else values.sum(axes, keep, dtype=dtype)
@@ -177,7 +177,7 @@ def sum_(
 def mean(
     input: NestedTensor, dim: Any = None, keepdim: bool = False, *, dtype: DType | None = None, axis: Any = None
 ) -> Any:
-    """Of all, or along dimensions: each tensor's sum over its own number of elements."""
+    """The mean of all elements, or along dimensions: each tensor's sum over its own number of elements."""
     dim = dim if axis is None else axis
     if dim is None:
         return plain(input).mean(dtype=dtype)
@@ -219,7 +219,7 @@ amin = _extreme("amin")
 
 
 def _whole_or_regular(name):
-    """Of all, or along a dimension in which the tensors do not differ."""
+    """A reduction of all elements, or along a dimension in which the tensors do not differ."""
 
     def function(input: NestedTensor, dim: int | None = None, keepdim: bool = False) -> Any:
         if dim is None:
@@ -241,7 +241,7 @@ for _name in ("any", "all", "argmax", "argmin", "max", "min", "prod"):
 
 @rule("transpose", "swapaxes", "swapdims")
 def transpose(input: NestedTensor, dim0: int, dim1: int) -> NestedTensor:
-    """Of two dimensions, neither the batch's."""
+    """Exchanges two dimensions, neither of them the batch's."""
     a, b = (_inner("transpose", input, d) for d in (dim0, dim1))
     at = input._ragged - 1
     return like(input, plain(input).transpose(a, b), {a: b, b: a}.get(at, at) + 1)

@@ -93,8 +93,8 @@ def _few(first: Tensor, x: Tensor, n: Tensor) -> Tensor:
     return out
 
 
-# Of the degree n: the polynomial of degree 1 at x; within (-1, 1), of the angle a whose cosine is x; beyond 1, where
-# with x = cosh(a), exp(n a) is left out; at 1.
+# How a family is computed for degree n: its polynomial of degree 1 at x; within (-1, 1), from the angle a whose cosine
+# is x; beyond 1, where x = cosh(a), without the factor exp(n a); at 1.
 _Form = tuple[
     "Callable[[Tensor], Tensor]",
     "Callable[[Tensor, Tensor], Tensor]",

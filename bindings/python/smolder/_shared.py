@@ -72,7 +72,7 @@ def move_there(tensor: Tensor) -> None:
 
 
 def _parts_of(tensor: Tensor) -> Tensor:
-    """The tensor without history; of a complex one the pairs of parts, which its storage is of."""
+    """The tensor without its history; a complex one as pairs of real numbers, which is how its storage holds them."""
     return _core.view_as_real(tensor.detach()) if tensor.dtype.is_complex else tensor.detach()
 
 
@@ -81,7 +81,7 @@ def _layout_of(parts: Tensor) -> tuple[Any, ...]:
 
 
 def _as(parts: Tensor, tensor: Tensor) -> Tensor:
-    """Parts as another tensor has its elements."""
+    """The parts as complex numbers where the tensor has complex numbers, else the parts as they are."""
     return _core.view_as_complex(parts) if tensor.dtype.is_complex else parts
 
 

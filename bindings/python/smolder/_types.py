@@ -49,7 +49,7 @@ _FLOATS |= {"float16": (16, 15, -14, 10), "bfloat16": (16, 127, -126, 7)}
 _FLOATS |= {"float8_e4m3fn": (8, 8, -6, 3), "float8_e5m2": (8, 15, -14, 2)}
 # Those that there are as names alone have limits too: libraries choose among dtypes by them.
 _FLOATS |= {"float8_e4m3fnuz": (8, 7, -7, 3), "float8_e5m2fnuz": (8, 15, -15, 2), "float8_e8m0fnu": (8, 127, -127, 0)}
-# Of those that have a number where others have infinity.
+# The largest numbers of dtypes that have a number where others have infinity.
 _LARGEST = {"float8_e4m3fn": 448.0, "float8_e4m3fnuz": 240.0}
 _EPSILONS = {"float8_e5m2fnuz": 0.125}  # torch's, which is half of the distance from 1 to the next number
 _INTEGERS = {f"int{bits}": (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) for bits in (8, 16, 32, 64)}

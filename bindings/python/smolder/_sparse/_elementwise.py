@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from smolder._typing import Tensor
 
-# Of 0 they are 0. Of those of the first line, values of one place may stay apart.
+# Functions that are 0 at 0. Those of the first line are linear, so that several values of one place may stay apart.
 _LINEAR = "neg negative positive conj conj_physical resolve_conj resolve_neg"
 _UNARY = """abs absolute angle arcsin arcsinh arctan arctanh deg2rad rad2deg asin asinh atan atanh ceil erf erfinv expm1 fix floor frac
 isinf isnan isneginf isposinf log1p nan_to_num relu round sgn sign signbit sin sinh sqrt square tan tanh trunc"""

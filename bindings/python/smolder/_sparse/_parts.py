@@ -38,7 +38,7 @@ def kind(s: Tensor) -> int:
 
 
 def indices_of(s: Tensor) -> tuple[Tensor, ...]:
-    """Of COO one tensor, (sparse dimensions, values); else where rows (columns) begin, and columns (rows)."""
+    """For COO one tensor, [sparse dimensions, values]; else where rows (columns) begin, and columns (rows)."""
     return _core._sparse_parts(s)[0]
 
 

@@ -96,7 +96,7 @@ class ProcessGroup:
             )
 
     def rank(self) -> int:
-        """That of this process in the group."""
+        """The rank of this process in the group."""
         return self._rank
 
     def size(self) -> int:

@@ -120,7 +120,8 @@ _IN_NN |= {
     ]
 }
 _PREFIXED = ("linalg", "special", "fft")
-# Functions of nn.functional that are in torch too: any other that is in both modules here is named of nn.functional.
+# Functions that graphs call by their name in torch. Others that torch and nn.functional both have are called by their
+# name in nn.functional.
 _IN_BOTH = words(
     """adaptive_avg_pool1d adaptive_max_pool1d alpha_dropout avg_pool1d bilinear
 binary_cross_entropy_with_logits celu celu_ channel_shuffle conv1d conv2d conv3d conv_transpose1d

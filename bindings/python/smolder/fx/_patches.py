@@ -194,7 +194,7 @@ class AsLongAsItLives:
 
 @contextlib.contextmanager
 def replaced(place: Any, name: str, value: Any) -> Iterator[None]:
-    """Within it, an attribute of a class or a module, or an entry of a dict, is another."""
+    """A scope in which an attribute of a class or a module, or an entry of a dict, has another value."""
     space = place if isinstance(place, dict) else vars(place)
     existed, before = name in space, space.get(name)
 

@@ -82,7 +82,7 @@ class ProxyableClassMeta(type):
 
 
 class PHBase:
-    """Stands in concrete_args for what is not concrete: an input."""
+    """Marks in concrete_args an argument that is not concrete: it becomes an input of the graph."""
 
     def __repr__(self) -> str:
         return "PH"
@@ -178,7 +178,7 @@ def _patch_wrapped_functions(patcher):
 
 
 def _autowrap_check(patcher, frame_dict, function_ids):
-    """The same of functions with these ids among some globals."""
+    """Has functions with these ids, among the globals of a module, record calls with proxies."""
     if not patcher.visit_once(frame_dict):
         return
     for name, value in list(frame_dict.items()):
@@ -216,7 +216,7 @@ class Tracer(TracerBase):
         self.num_calls, self.node_name_to_scope = {}, {}
 
     def get_fresh_qualname(self, prefix: str) -> str:
-        """A name of that prefix and a number that the root has not got."""
+        """The prefix with the first number after it that makes a name the root does not have."""
         number = 0
         while hasattr(self.root, f"{prefix}{number}"):
             number += 1

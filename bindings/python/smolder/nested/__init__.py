@@ -128,7 +128,7 @@ def to_padded_tensor(input: Tensor, padding: float, output_size: Sequence[int] |
 def narrow(
     tensor: Tensor, dim: int, start: int | Tensor, length: int | Tensor, layout: layout_ | None = strided
 ) -> Tensor:
-    """Of a batch, from dimension 1 of each tensor `length` elements from `start` on, numbers or one for each."""
+    """Takes `length` elements from `start` on, numbers or one for each, in dimension 1 of each tensor of a batch."""
     if dim != 1:
         raise RuntimeError("jagged layout only supports dim=1" if layout is jagged else "narrow only supports dim=1")
     if is_nested(tensor):
@@ -141,7 +141,7 @@ def narrow(
 
 
 def masked_select(tensor: Tensor, mask: Tensor) -> Tensor:
-    """Of each row of a matrix what a mask keeps."""
+    """The elements that a mask keeps of each row of a matrix."""
     if tensor.dim() != 2 or tensor.layout is not strided:
         raise NotImplementedError(f"nested.masked_select of {tensor.dim()} dimensions is not supported; it has 2")
     mask = mask.expand(tensor.shape)

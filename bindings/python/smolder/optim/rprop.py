@@ -47,7 +47,7 @@ class Rprop(Optimizer):
             put(state, "step_size", full_like(grad.detach(), complex(first, first) if complex_one else first))
         grad = -grad if options["maximize"] else grad
         (shrink, grow), (least, most) = options["etas"], options["step_sizes"]
-        # Of complex numbers both parts, each by itself.
+        # The two parts of complex numbers are updated each by itself.
         back = _core.view_as_complex if parameter.dtype.is_complex else _same
         grad, value, prev, size = map(real_parts, (grad, parameter, get(state, "prev"), get(state, "step_size")))
         turned = grad * prev

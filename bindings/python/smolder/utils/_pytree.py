@@ -274,7 +274,7 @@ _names_of_tuples = {}
 
 
 def register_constant(cls):
-    """Makes objects of a class nodes without parts: they are in the form of the tree, by their values."""
+    """Registers a class whose objects are nodes without children, kept in the form of the tree and compared by ==."""
     if cls.__eq__ is object.__eq__ or cls.__hash__ is None:
         method = "__eq__" if cls.__eq__ is object.__eq__ else "__hash__"
         raise TypeError(f"register_constant(cls) expects `cls` to have a non-default `{method}` implementation.")
@@ -440,7 +440,7 @@ class _OfLeaves(type):
 
 
 class LeafSpec(TreeSpec, metaclass=_OfLeaves):
-    """The form of a leaf: isinstance says whether a form is that."""
+    """The form of a leaf: isinstance(form, LeafSpec) says whether a form is one."""
 
     __slots__ = ()
 

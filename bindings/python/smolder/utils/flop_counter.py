@@ -87,19 +87,19 @@ def conv_flop(
     x_shape: Any, w_shape: Any, _bias: Any, _stride: Any, _padding: Any, _dilation: Any, transposed: bool,
     *args: Any, out_shape: Any = None, **kwargs: Any,
 ) -> int:  # fmt: skip
-    """Of a convolution."""
+    """Operations of a convolution."""
     return conv_flop_count(x_shape, w_shape, out_shape, transposed)
 
 
 @register_flop_formula([_ops.own("conv_backward_input"), _ops.own("conv_backward_weight")])
 def conv_backward_flop(grad_shape: Any, *args: Any, out_shape: Any = None, **kwargs: Any) -> int:
-    """Of either gradient, as much as of the convolution; a transposed convolution is recorded as the first."""
+    """Each gradient takes as much as the convolution; a transposed convolution is recorded as the first."""
     w_shape = args[0] if len(args[0]) == len(grad_shape) and args[0][0] == grad_shape[1] else out_shape
     return conv_flop_count(grad_shape, w_shape, grad_shape)
 
 
 def sdpa_flop_count(query_shape: Any, key_shape: Any, value_shape: Any) -> int:
-    """Of queries with keys, and of scores with values."""
+    """Products of queries with keys, and of scores with values."""
     *heads, queries, inner = query_shape
     keys, columns = key_shape[-2], value_shape[-1]
     return math.prod(heads) * queries * keys * (inner + columns) * 2
@@ -119,7 +119,7 @@ def sdpa_flop(
     query_shape: Any, key_shape: Any, value_shape: Any, *args: Any, out_shape: Any = None, rows_first: bool = False,
     **kwargs: Any,
 ) -> int:  # fmt: skip
-    """Of attention."""
+    """Operations of attention."""
     return sdpa_flop_count(*_heads_first((query_shape, key_shape, value_shape), rows_first))
 
 
@@ -133,7 +133,7 @@ def sdpa_backward_flop(
     grad_out_shape: Any, query_shape: Any, key_shape: Any, value_shape: Any, *args: Any, out_shape: Any = None,
     rows_first: bool = False, **kwargs: Any,
 ) -> int:  # fmt: skip
-    """Of its gradients: the scores again, and products for the gradients of scores, queries, keys and values."""
+    """Its gradients take the scores again, and products for the gradients of scores, queries, keys and values."""
     query, key, value = _heads_first((query_shape, key_shape, value_shape), rows_first)
     *heads, queries, inner = query
     return math.prod(heads) * queries * key[-2] * (3 * inner + 2 * value[-1]) * 2

@@ -330,7 +330,7 @@ def _received_entry(described, whole, device):
 
 @no_grad()
 def optimizer_state_to_load(model: Module, optimizer: Optimizer, given: dict[str, Any]) -> dict[str, Any]:
-    """Of state by names of parameters, whole or in parts: what the optimizer's own load_state_dict takes."""
+    """Turns state by names of parameters, whole or in parts, into what the optimizer's own load_state_dict takes."""
     names = _names_of(_inner(model))
     by_name = {n: {k: v for k, v in g.items() if k != "params"} for g in given["param_groups"] for n in g["params"]}
     state: dict[int, Any] = {}
@@ -370,7 +370,7 @@ def get_state_dict(
     submodules: set[Module] | None = None,
     options: StateDictOptions | None = None,
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """That of the model, and that of its optimizers."""
+    """The state of the model, and the state of its optimizers."""
     model_state = get_model_state_dict(model, submodules=submodules, options=options)
     return model_state, get_optimizer_state_dict(model, optimizers, submodules=submodules, options=options)
 

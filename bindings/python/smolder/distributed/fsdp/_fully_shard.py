@@ -116,7 +116,7 @@ class FSDPModule:
         """Nothing: nothing is waited for at the end of a backward pass."""
 
     def set_requires_all_reduce(self, requires_all_reduce: bool, *, recurse: bool = True) -> None:
-        """Of a mesh of two dimensions, whether backward passes reduce over the first. Where they do not, parts add up."""
+        """Says whether backward passes reduce over a mesh's first dimension of two. Where they do not, parts add up."""
         for unit in self._below(recurse):
             unit.reduces_replicas = requires_all_reduce
 

@@ -47,7 +47,7 @@ class _Place(NamedTuple):
 
 
 def managed_parameters(module: Any, ignored: set[Any], taken: Any) -> list[tuple[str, Any, list[Any]]]:
-    """Names, parameters and their owners, of those below a module that no unit has."""
+    """(name, parameter, modules that have it) for each parameter below a module that no unit manages yet."""
     found: dict[int, tuple[str, Any, list[Any]]] = {}
     seen = set()
 

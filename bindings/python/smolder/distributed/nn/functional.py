@@ -102,7 +102,7 @@ class _AllGather(Function):
 
 
 class _ReduceScatter(Function):
-    """Of a tensor whose first axis has one row a rank."""
+    """Adds up the tensors of all ranks, which have one row a rank, and gives each rank its row."""
 
     @staticmethod
     def forward(ctx, stacked, group):

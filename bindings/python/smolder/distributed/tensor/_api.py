@@ -151,7 +151,7 @@ class DTensor:
 
     @property
     def shape(self) -> Any:
-        """That of the whole."""
+        """The shape of the whole."""
         return type(plain(self).shape)(self._spec.shape)
 
     def size(self, dim: int | None = None) -> Any:

@@ -38,7 +38,7 @@ POINTWISE = frozenset({
     "zero_", "zeros_like", "full_like", "empty_like", "zero_state", "update_adam", "sgd_step", "adadelta_step",
     "adagrad_step", "adamax_step", "nadam_step", "radam_step", "rmsprop_step",
 })  # fmt: skip
-# Of those, which of a sum's terms give terms of the result.
+# Those of them that turn terms of a sum into terms of the result's sum.
 _OF_TERMS = frozenset({
     "add", "sub", "neg", "negative", "clone", "contiguous", "detach", "to", "float", "double", "half", "bfloat16",
     "copy_", "assign",

@@ -505,7 +505,7 @@ def _dim_after(sizes, shape, dim, parts):
     "unfold",
 )
 def _slices(func, args, kwargs):
-    """Of dimensions that are not divided: each is made whole first, where that is not known."""
+    """Works on dimensions that are not divided: where that is not known, each is made whole first."""
     x = args[0]
     name = func.__name__
     dims = range(x.dim())
@@ -558,7 +558,7 @@ def _joined(func, args, kwargs):
 
 @rule("nll_loss", "mse_loss", "l1_loss", "binary_cross_entropy_with_logits")
 def _loss(func, args, kwargs):
-    """Of the whole: losses of parts of a batch are means of other numbers."""
+    """Computed of the whole: the loss of a part of a batch is a mean of fewer numbers."""
     mesh = mesh_of(args)
     whole = [plain(moved(a, [Replicate()] * mesh.ndim)) if isinstance(a, DTensor) else a for a in args]
     out = func(*whole, **kwargs)

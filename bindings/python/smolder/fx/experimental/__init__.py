@@ -1,4 +1,4 @@
-"""Of torch.fx.experimental what works on recorded ops: graphs of what a function does with tensors."""
+"""The part of torch.fx.experimental that works on recorded ops: graphs of what a function does with tensors."""
 
 from __future__ import annotations
 

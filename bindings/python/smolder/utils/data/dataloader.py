@@ -219,7 +219,7 @@ class _DatasetKind:
 
 
 def _here(loader):
-    """Batches made in this process. One that raises is no end: the next is asked for as ever."""
+    """Batches made in this process. One that raises does not end the iteration: the next one can still be asked for."""
     if loader.timeout:
         raise AssertionError("_SingleProcessDataLoaderIter requires timeout == 0")
     # Drawn as for workers, so that numbers drawn later do not depend on how many there are.

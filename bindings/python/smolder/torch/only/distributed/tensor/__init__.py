@@ -1,4 +1,4 @@
-"""Of torch.distributed.tensor how tensors are laid out over processes, as values that libraries name and compare.
+"""How tensors are laid out over processes in torch.distributed.tensor: values that libraries name and compare.
 
 Nothing is laid out so: the functions and tensors that take them are refused.
 """
