@@ -10,7 +10,7 @@
 
 #include "smolder/autograd/engine.h"
 #include "smolder/autograd/node.h"
-#include "smolder/core/half.h"
+#include "smolder/core/element.h"
 #include "smolder/lazy/default_dtype.h"
 #include "smolder/lazy/ops.h"  // generated
 #include "smolder/lazy/view.h"
@@ -34,40 +34,16 @@ class Elements {
   Elements(const Tensor& t) : memory_(t.materialize("print")), dtype_(t.dtype()) {}
   bool floating() const { return is_floating(dtype_); }
   double number(int64_t i) const {
-    switch (dtype_) {
-      case DType::kFloat16:
-        return to_float(at<Float16>(i));
-      case DType::kBFloat16:
-        return to_float(at<BFloat16>(i));
-      case DType::kFloat32:
-        return at<float>(i);
-      default:
-        return at<double>(i);
-    }
+    return with_type(dtype_, [&]<class T>(T) { return static_cast<double>(number_at<T>(memory_->data(), i)); });
   }
   /// Prints a number of a dtype that is not floating point.
   std::string whole(int64_t i) const {
-    switch (dtype_) {
-      case DType::kBool:
-        return at<uint8_t>(i) ? "True" : "False";
-      case DType::kUInt8:
-        return std::to_string(at<uint8_t>(i));
-      case DType::kInt8:
-        return std::to_string(at<int8_t>(i));
-      case DType::kInt16:
-        return std::to_string(at<int16_t>(i));
-      case DType::kInt32:
-        return std::to_string(at<int32_t>(i));
-      default:
-        return std::to_string(at<int64_t>(i));
-    }
+    const auto v =
+        with_type(dtype_, [&]<class T>(T) { return static_cast<int64_t>(number_at<T>(memory_->data(), i)); });
+    return dtype_ == DType::kBool ? v ? "True" : "False" : std::to_string(v);
   }
 
  private:
-  template <class T>
-  const T& at(int64_t i) const {
-    return static_cast<const T*>(memory_->data())[i];
-  }
   BufferRef memory_;
   DType dtype_;
 };

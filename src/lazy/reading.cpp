@@ -3,7 +3,7 @@
 #include <mutex>
 
 #include "smolder/core/counters.h"
-#include "smolder/core/half.h"
+#include "smolder/core/element.h"
 #include "smolder/core/memory_history.h"
 #include "smolder/core/profile.h"
 #include "smolder/core/size.h"
@@ -75,41 +75,14 @@ BufferRef Tensor::materialize(std::string_view reason) const {
 
 namespace {
 
-/// Calls f(element) with each of `n` elements as a double or an int64.
+/// Calls f(element) with each of `n` elements as a bool, an int64 or a double.
 template <class F>
 void for_each_element(const void* data, DType dtype, int64_t n, F&& f) {
-  const auto each = [&](auto zero, auto&& convert) {
-    const auto* p = static_cast<const decltype(zero)*>(data);
-    for (int64_t i = 0; i < n; ++i) f(convert(p[i]));
-  };
-  const auto same = [](auto v) { return v; };
-  const auto integer = [](auto v) { return static_cast<int64_t>(v); };
-  switch (dtype) {
-    case DType::kBool:
-      return each(uint8_t{}, [](uint8_t v) { return static_cast<int64_t>(v != 0); });
-    case DType::kUInt8:
-      return each(uint8_t{}, integer);
-    case DType::kInt8:
-      return each(int8_t{}, integer);
-    case DType::kInt16:
-      return each(int16_t{}, integer);
-    case DType::kInt32:
-      return each(int32_t{}, integer);
-    case DType::kInt64:
-      return each(int64_t{}, integer);
-    case DType::kFloat16:
-      return each(Float16{}, [](Float16 v) { return static_cast<double>(to_float(v)); });
-    case DType::kBFloat16:
-      return each(BFloat16{}, [](BFloat16 v) { return static_cast<double>(to_float(v)); });
-    case DType::kFloat32:
-      return each(float{}, [](float v) { return static_cast<double>(v); });
-    case DType::kFloat64:
-      return each(double{}, same);
-    case DType::kComplex64:
-    case DType::kComplex128:
-      raise<NotImplementedError>("elements of ", name(dtype),
-                                 " as real numbers are not supported; read those of view_as_real()");
-  }
+  SMOLDER_CHECK(!is_complex(dtype), NotImplementedError, "elements of ", name(dtype),
+                " as real numbers are not supported; read those of view_as_real()");
+  with_type(dtype, [&]<class T>(T) {
+    for (int64_t i = 0; i < n; ++i) f(number_at<T>(data, i));
+  });
 }
 
 }  // namespace
@@ -120,7 +93,7 @@ Scalar Tensor::item() const {
   const BufferRef buffer = materialize("item");
   Scalar out(false);
   for_each_element(buffer->data(), dtype(), 1, [&](auto v) { out = Scalar(v); });
-  return dtype() == DType::kBool ? Scalar(out.to_bool()) : out;
+  return out;
 }
 
 template <class T>

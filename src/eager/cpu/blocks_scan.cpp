@@ -10,7 +10,7 @@
 #include <immintrin.h>
 #endif
 
-#include "smolder/core/half.h"
+#include "smolder/core/element.h"
 #include "smolder/eager/cpu/blocks.h"
 #include "smolder/eager/cpu/matmul.h"
 
@@ -291,28 +291,7 @@ double carry_groups(double carry, int64_t groups, double* totals) {
 }
 
 const ScanFns& scan_fns(ScanKind kind, DType t) {
-  switch (t) {
-    case DType::kBool:
-      return of_type<bool>(kind);
-    case DType::kUInt8:
-      return of_type<uint8_t>(kind);
-    case DType::kInt8:
-      return of_type<int8_t>(kind);
-    case DType::kInt16:
-      return of_type<int16_t>(kind);
-    case DType::kInt32:
-      return of_type<int32_t>(kind);
-    case DType::kInt64:
-      return of_type<int64_t>(kind);
-    case DType::kFloat16:
-      return of_type<Float16>(kind);
-    case DType::kBFloat16:
-      return of_type<BFloat16>(kind);
-    case DType::kFloat32:
-      return of_type<float>(kind);
-    default:
-      return of_type<double>(kind);
-  }
+  return with_type(t, [kind]<class T>(T) -> const ScanFns& { return of_type<T>(kind); });
 }
 
 }  // namespace smolder::eager::cpu

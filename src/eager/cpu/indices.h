@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "smolder/core/half.h"
+#include "smolder/core/element.h"
 #include "smolder/eager/cpu/movement.h"
 #include "smolder/eager/cpu/strided.h"
 
@@ -43,36 +43,6 @@ class Indices {
   int64_t n_;
   ErrorReport* errors_;
 };
-
-/// Calls `f(T{})` with the type that elements of `t` are added in memory as.
-template <class F>
-void with_type(DType t, F&& f) {
-  switch (t) {
-    case DType::kBool:
-      return f(bool{});
-    case DType::kUInt8:
-      return f(uint8_t{});
-    case DType::kInt8:
-      return f(int8_t{});
-    case DType::kInt16:
-      return f(int16_t{});
-    case DType::kInt32:
-      return f(int32_t{});
-    case DType::kInt64:
-      return f(int64_t{});
-    case DType::kFloat16:
-      return f(Float16{});
-    case DType::kBFloat16:
-      return f(BFloat16{});
-    case DType::kFloat32:
-      return f(float{});
-    case DType::kFloat64:
-      return f(double{});
-    case DType::kComplex64:
-    case DType::kComplex128:
-      raise<InternalError>("internal error: elements of ", name(t), " in a kernel");
-  }
-}
 
 // The primitive `add`: integers wrap, bools or, halves round.
 template <class T>
