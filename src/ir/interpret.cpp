@@ -2,60 +2,23 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <functional>
 #include <numeric>
 #include <span>
 #include <utility>
 
-#include "smolder/core/half.h"
 #include "smolder/ir/attrs.h"
 #include "smolder/ir/builder.h"
 #include "smolder/ir/infer.h"
 #include "smolder/ir/interpret_fourier.h"
+#include "smolder/ir/interpret_index.h"
 #include "smolder/ir/interpret_number.h"
 
 namespace smolder::ir {
+namespace reference {
 namespace {
 
-using reference::convert;
 using scalar::Primitive;
-
-/// One node with everything about it known.
-struct Step {
-  Op op;
-  std::vector<const PlainTensor*> in;  ///< null where an optional operand is absent
-  std::vector<int64_t> attrs;
-  std::vector<Meta> out;
-
-  const PlainTensor& operand(int i) const { return *in[i]; }
-};
-
-/// Calls `f(index, position)` for each index of `shape` in row-major order.
-template <class F>
-void for_each_index(const Dims& shape, F f) {
-  const int64_t n = numel(shape);
-  Dims index = Dims::filled(shape.size(), 0);
-  for (int64_t p = 0; p < n; ++p) {
-    f(index, p);
-    for (int a = shape.size() - 1; a >= 0 && ++index[a] == shape[a]; --a) index[a] = 0;
-  }
-}
-
-int64_t position(const Dims& index, const Dims& shape) {
-  int64_t p = 0;
-  for (int a = 0; a < shape.size(); ++a) p = p * shape[a] + index[a];
-  return p;
-}
-
-/// A tensor of the given metadata, element by element.
-template <class F>
-PlainTensor make(const Meta& m, F element) {
-  PlainTensor t{m.dtype, m.shape, {}, m.weak};
-  t.elements.reserve(numel(m.shape));
-  for_each_index(m.shape, [&](const Dims& index, int64_t p) { t.elements.push_back(element(index, p)); });
-  return t;
-}
 
 /// The element that numpy broadcasting puts at `index` of a shape of higher or equal rank.
 Scalar broadcast_element(const PlainTensor& t, const Dims& index) {
@@ -65,8 +28,6 @@ Scalar broadcast_element(const PlainTensor& t, const Dims& index) {
   }
   return t.elements[position(own, t.shape)];
 }
-
-int axis_of(int64_t axis, int rank) { return normalize_axis(axis, rank); }
 
 // -- elementwise
 
@@ -86,7 +47,7 @@ PlainTensor run_elementwise(const Step& s) {
       const bool condition = s.op == Op::kWhere && i == 0;
       operands.push_back(convert(v, condition ? DType::kBool : s.in[i]->weak ? number_type(s.op, t) : t));
     }
-    return reference::evaluate(primitive, t, operands);
+    return evaluate(primitive, t, operands);
   });
 }
 
@@ -97,7 +58,7 @@ PlainTensor run_cast(const Step& s) {
 // -- sources
 
 PlainTensor run_iota(const Step& s) {
-  const int axis = axis_of(s.attrs.back(), s.out[0].shape.size());
+  const int axis = normalize_axis(s.attrs.back(), s.out[0].shape.size());
   return make(s.out[0], [&](const Dims& index, int64_t) { return Scalar(index[axis]); });
 }
 
@@ -105,7 +66,7 @@ PlainTensor run_random_bits(const Step& s) {
   const auto key = static_cast<uint64_t>(s.operand(0).elements[0].to_int());
   const auto offset = static_cast<uint64_t>(s.operand(1).elements[0].to_int());
   return make(s.out[0], [&](const Dims&, int64_t p) {
-    return Scalar(int64_t{reference::philox(offset + static_cast<uint64_t>(p) / 4, 0, key).word[p % 4]});
+    return Scalar(int64_t{philox(offset + static_cast<uint64_t>(p) / 4, 0, key).word[p % 4]});
   });
 }
 
@@ -114,14 +75,14 @@ PlainTensor run_random_bits(const Step& s) {
 PlainTensor run_reduce(const Step& s) {
   const auto kind = static_cast<ReduceKind>(s.attrs[0]);
   const PlainTensor& x = s.operand(0);
-  const int axis = axis_of(s.attrs[1], x.shape.size());
+  const int axis = normalize_axis(s.attrs[1], x.shape.size());
   const int64_t n = x.shape[axis], chunk = s.attrs[2] == 0 ? n : s.attrs[2];
   return make(s.out[0], [&](Dims index, int64_t) {
-    Scalar sum = reference::identity(kind, x.dtype);
+    Scalar sum = identity(kind, x.dtype);
     const int64_t begin = index[axis] * chunk;
     for (int64_t j = begin; j < std::min(begin + chunk, n); ++j) {
       index[axis] = j;
-      sum = reference::accumulate(kind, sum, x.elements[position(index, x.shape)]);
+      sum = accumulate(kind, sum, x.elements[position(index, x.shape)]);
     }
     return convert(sum, x.dtype);
   });
@@ -131,17 +92,17 @@ PlainTensor run_dot(const Step& s) {
   const PlainTensor &a = s.operand(0), &b = s.operand(1);
   const int rank = a.shape.size();
   return make(s.out[0], [&](const Dims& index, int64_t) {
-    Scalar sum = reference::identity(ReduceKind::kSum, a.dtype);
+    Scalar sum = identity(ReduceKind::kSum, a.dtype);
     Dims at_a = index, at_b = index;
     for (int64_t k = 0; k < a.shape[rank - 1]; ++k) {
       at_a[rank - 1] = at_b[rank - 2] = k;
       const DType wide = is_floating(a.dtype) ? DType::kFloat64 : DType::kInt64;
       const Scalar factors[] = {a.elements[position(at_a, a.shape)], b.elements[position(at_b, b.shape)]};
-      sum = reference::accumulate(ReduceKind::kSum, sum, reference::evaluate(Primitive::kMul, wide, factors));
+      sum = accumulate(ReduceKind::kSum, sum, evaluate(Primitive::kMul, wide, factors));
     }
     if (s.in.size() > 2 && s.in[2]) {
       const Scalar terms[] = {sum, s.operand(2).elements[index[rank - 1]]};
-      sum = reference::evaluate(Primitive::kAdd, DType::kFloat64, terms);
+      sum = evaluate(Primitive::kAdd, DType::kFloat64, terms);
     }
     return convert(sum, s.out[0].dtype);
   });
@@ -188,7 +149,7 @@ PlainTensor run_conv(const Step& s) {
 PlainTensor run_transform(const Step& s) {
   std::vector<double> x;
   for (const Scalar& v : s.operand(0).elements) x.push_back(v.to_double());
-  x = reference::transform(s.op, x, s.operand(0).shape, s.attrs);
+  x = transform(s.op, x, s.operand(0).shape, s.attrs);
   return make(s.out[0], [&](const Dims&, int64_t p) { return convert(Scalar(x[p]), s.out[0].dtype); });
 }
 
@@ -213,13 +174,13 @@ PlainTensor run_permute(const Step& s) {
   const int rank = s.out[0].shape.size();
   return moved(s, [&](const Dims& index) {
     Dims at = index;
-    for (int a = 0; a < rank; ++a) at[axis_of(s.attrs[1 + a], rank)] = index[a];
+    for (int a = 0; a < rank; ++a) at[normalize_axis(s.attrs[1 + a], rank)] = index[a];
     return at;
   });
 }
 
 PlainTensor run_slice(const Step& s) {
-  const int axis = axis_of(s.attrs[0], s.out[0].shape.size());
+  const int axis = normalize_axis(s.attrs[0], s.out[0].shape.size());
   return moved(s, [&](Dims index) {
     index[axis] = s.attrs[1] + index[axis] * s.attrs[3];
     return index;
@@ -230,7 +191,7 @@ PlainTensor run_flip(const Step& s) {
   const Dims& shape = s.out[0].shape;
   return moved(s, [&](Dims index) {
     for (size_t i = 1; i < s.attrs.size(); ++i) {
-      const int a = axis_of(s.attrs[i], shape.size());
+      const int a = normalize_axis(s.attrs[i], shape.size());
       index[a] = shape[a] - 1 - index[a];
     }
     return index;
@@ -253,147 +214,12 @@ PlainTensor run_pad(const Step& s) {
 }
 
 PlainTensor run_cat(const Step& s) {
-  const int axis = axis_of(s.attrs[0], s.out[0].shape.size());
+  const int axis = normalize_axis(s.attrs[0], s.out[0].shape.size());
   return make(s.out[0], [&](Dims index, int64_t) {
     size_t part = 0;
     for (; index[axis] >= s.in[part]->shape[axis]; ++part) index[axis] -= s.in[part]->shape[axis];
     return convert(s.in[part]->elements[position(index, s.in[part]->shape)], s.out[0].dtype);
   });
-}
-
-// -- indexing
-
-/// The index; -1 when out of range.
-int64_t checked_index(const Scalar& index, int64_t n) {
-  const int64_t i = index.to_int();
-  return i >= 0 && i < n ? i : -1;
-}
-int64_t clamp_index(const Scalar& index, int64_t n) { return std::clamp<int64_t>(index.to_int(), 0, n - 1); }
-
-/// Where in `index.shape` an index of take's result points, and the rest of it.
-std::pair<Dims, Dims> split_take(const Dims& at, int axis, int index_rank) {
-  Dims inner, outer;
-  for (int a = 0; a < at.size(); ++a) (a >= axis && a < axis + index_rank ? inner : outer).push_back(at[a]);
-  return {inner, outer};
-}
-
-Scalar zero_of(DType t) { return convert(0, t); }
-
-PlainTensor run_take(const Step& s) {
-  const PlainTensor &x = s.operand(0), &index = s.operand(1);
-  const int axis = axis_of(s.attrs[0], x.shape.size());
-  return make(s.out[0], [&](const Dims& at, int64_t) {
-    if (x.shape[axis] == 0) return zero_of(x.dtype);
-    auto [inner, from] = split_take(at, axis, index.shape.size());
-    from.insert(axis, clamp_index(index.elements[position(inner, index.shape)], x.shape[axis]));
-    return x.elements[position(from, x.shape)];
-  });
-}
-
-PlainTensor run_gather(const Step& s) {
-  const PlainTensor &x = s.operand(0), &index = s.operand(1);
-  if (x.shape.empty()) return {x.dtype, index.shape, x.elements};
-  const int axis = axis_of(s.attrs[0], x.shape.size());
-  return make(s.out[0], [&](Dims at, int64_t p) {
-    if (x.shape[axis] == 0) return zero_of(x.dtype);
-    at[axis] = clamp_index(index.elements[p], x.shape[axis]);
-    return x.elements[position(at, x.shape)];
-  });
-}
-
-void add_to(Scalar& sum, const Scalar& v, DType t) {
-  sum = reference::evaluate(Primitive::kAdd, t, std::array{sum, v});
-}
-
-PlainTensor run_index_add(const Step& s) {
-  const PlainTensor &x = s.operand(0), &index = s.operand(1), &source = s.operand(2);
-  const int axis = axis_of(s.attrs[0], x.shape.size());
-  PlainTensor out = x;
-  for_each_index(source.shape, [&](const Dims& at, int64_t p) {
-    auto [inner, to] = split_take(at, axis, index.shape.size());
-    const int64_t i = checked_index(index.elements[position(inner, index.shape)], x.shape[axis]);
-    if (i < 0) return;
-    to.insert(axis, i);
-    add_to(out.elements[position(to, x.shape)], source.elements[p], x.dtype);
-  });
-  return out;
-}
-
-PlainTensor run_scatter_add(const Step& s) {
-  const PlainTensor &x = s.operand(0), &index = s.operand(1), &source = s.operand(2);
-  const int axis = axis_of(s.attrs[0], x.shape.size());
-  PlainTensor out = x;
-  for_each_index(index.shape, [&](Dims at, int64_t p) {
-    const Dims from = at;
-    const int64_t n = x.shape.empty() ? 1 : x.shape[axis], i = checked_index(index.elements[p], n);
-    if (i < 0) return;
-    if (!x.shape.empty()) at[axis] = i;
-    add_to(out.elements[position(at, x.shape)], source.elements[position(from, source.shape)], x.dtype);
-  });
-  return out;
-}
-
-PlainTensor run_index_set(const Step& s) {
-  const PlainTensor &x = s.operand(0), &index = s.operand(1), &source = s.operand(2);
-  const int axis = axis_of(s.attrs[0], x.shape.size());
-  PlainTensor out = x;
-  // In the order of the index, so that the last of equal ones counts.
-  for_each_index(source.shape, [&](const Dims& at, int64_t p) {
-    auto [inner, to] = split_take(at, axis, index.shape.size());
-    const int64_t i = checked_index(index.elements[position(inner, index.shape)], x.shape[axis]);
-    if (i < 0) return;
-    to.insert(axis, i);
-    out.elements[position(to, x.shape)] = source.elements[p];
-  });
-  return out;
-}
-
-PlainTensor run_slice_write(const Step& s) {
-  const PlainTensor& source = s.operand(1);
-  AttrReader attrs(s.attrs);
-  const Dims starts = attrs.sizes(), steps = attrs.integers();
-  PlainTensor out = s.operand(0);
-  for_each_index(source.shape, [&](Dims at, int64_t p) {
-    for (int a = 0; a < at.size(); ++a) at[a] = starts[a] + at[a] * steps[a];
-    out.elements[position(at, out.shape)] = source.elements[p];
-  });
-  return out;
-}
-
-/// nan wins, the one there first; of equal elements the one there stays.
-Scalar extreme(const Scalar& there, const Scalar& x, bool largest) {
-  const double a = there.to_double(), b = x.to_double();
-  if (there.category() != Category::kFloat) {
-    return (largest ? there.to_int() < x.to_int() : x.to_int() < there.to_int()) ? x : there;
-  }
-  return !std::isnan(a) && ((largest ? a < b : b < a) || std::isnan(b)) ? x : there;
-}
-
-Scalar combined(ScatterKind kind, const Scalar& there, const Scalar& x, DType t) {
-  switch (kind) {
-    case ScatterKind::kSet:
-      return x;
-    case ScatterKind::kProd:
-      return reference::evaluate(Primitive::kMul, t, std::array{there, x});
-    default:
-      return extreme(there, x, kind == ScatterKind::kMax);
-  }
-}
-
-PlainTensor run_scatter_into(const Step& s) {
-  const PlainTensor &x = s.operand(0), &index = s.operand(1), &source = s.operand(2);
-  const auto kind = static_cast<ScatterKind>(s.attrs[0]);
-  const int axis = axis_of(s.attrs[1], x.shape.size());
-  PlainTensor out = x;
-  for_each_index(index.shape, [&](Dims at, int64_t p) {
-    const Dims from = at;
-    const int64_t n = x.shape.empty() ? 1 : x.shape[axis], i = checked_index(index.elements[p], n);
-    if (i < 0) return;
-    if (!x.shape.empty()) at[axis] = i;
-    Scalar& there = out.elements[position(at, out.shape)];
-    there = combined(kind, there, source.elements[position(from, source.shape)], x.dtype);
-  });
-  return out;
 }
 
 // -- scans and sorts
@@ -428,7 +254,7 @@ void scan_floats(ScanKind kind, bool last, std::span<double> row) {
 void scan_integers(ScanKind kind, DType t, std::span<Scalar> row) {
   const auto both = [&](const Scalar& a, const Scalar& b) {
     if (kind == ScanKind::kMax || kind == ScanKind::kMin) return extreme(a, b, kind == ScanKind::kMax);
-    return reference::evaluate(kind == ScanKind::kSum ? Primitive::kAdd : Primitive::kMul, t, std::array{a, b});
+    return evaluate(kind == ScanKind::kSum ? Primitive::kAdd : Primitive::kMul, t, std::array{a, b});
   };
   for (size_t i = 1; i < row.size(); ++i) row[i] = both(row[i - 1], row[i]);
 }
@@ -445,7 +271,7 @@ void for_each_row(const Dims& shape, int axis, F f) {
 
 PlainTensor run_scan(const Step& s) {
   const auto kind = static_cast<ScanKind>(s.attrs[0]);
-  const int axis = axis_of(s.attrs[1], s.out[0].shape.size());
+  const int axis = normalize_axis(s.attrs[1], s.out[0].shape.size());
   PlainTensor out = s.operand(0);
   const int64_t n = out.shape[axis];
   for_each_row(out.shape, axis, [&](int64_t first, int64_t step) {
@@ -473,7 +299,7 @@ bool ordered(const Scalar& a, const Scalar& b) {
 
 std::vector<PlainTensor> run_sorted(const Step& s) {
   const PlainTensor& x = s.operand(0);
-  const int axis = axis_of(s.attrs[0], x.shape.size());
+  const int axis = normalize_axis(s.attrs[0], x.shape.size());
   const bool descending = s.attrs[1] != 0;
   const int64_t n = x.shape[axis], limit = s.attrs[2];
   std::vector<PlainTensor> out;
@@ -656,96 +482,19 @@ class Interpreter {
   std::vector<int64_t> sizes_;  ///< value of each expression; empty for the sample
 };
 
-Scalar read_element(const char* data, DType t) {
-  const auto as = [&]<class T>(T v) {
-    std::memcpy(&v, data, sizeof(T));
-    return v;
-  };
-  switch (t) {
-    case DType::kBool:
-      return as(uint8_t{}) != 0;
-    case DType::kUInt8:
-      return int64_t{as(uint8_t{})};
-    case DType::kInt8:
-      return int64_t{as(int8_t{})};
-    case DType::kInt16:
-      return int64_t{as(int16_t{})};
-    case DType::kInt32:
-      return int64_t{as(int32_t{})};
-    case DType::kInt64:
-      return as(int64_t{});
-    case DType::kFloat16:
-      return to_float(as(Float16{}));
-    case DType::kBFloat16:
-      return to_float(as(BFloat16{}));
-    case DType::kFloat32:
-      return as(float{});
-    case DType::kFloat64:
-      return as(double{});
-    case DType::kComplex64:
-    case DType::kComplex128:
-      break;  // two numbers: no graph has one
-  }
-  raise<InternalError>("internal error: an element of ", name(t), " in a graph");
-}
-
-void write_element(char* data, DType t, const Scalar& v) {
-  const auto put = [&](auto x) { std::memcpy(data, &x, sizeof(x)); };
-  switch (t) {
-    case DType::kBool:
-      return put(static_cast<uint8_t>(v.to_bool()));
-    case DType::kUInt8:
-      return put(static_cast<uint8_t>(v.to_int()));
-    case DType::kInt8:
-      return put(static_cast<int8_t>(v.to_int()));
-    case DType::kInt16:
-      return put(static_cast<int16_t>(v.to_int()));
-    case DType::kInt32:
-      return put(static_cast<int32_t>(v.to_int()));
-    case DType::kInt64:
-      return put(v.to_int());
-    case DType::kFloat16:
-      return put(to_float16(static_cast<float>(v.to_double())));
-    case DType::kBFloat16:
-      return put(to_bfloat16(static_cast<float>(v.to_double())));
-    case DType::kFloat32:
-      return put(static_cast<float>(v.to_double()));
-    case DType::kFloat64:
-      return put(v.to_double());
-    case DType::kComplex64:
-    case DType::kComplex128:
-      raise<InternalError>("internal error: an element of ", name(t), " in a graph");
-  }
-}
-
 }  // namespace
-
-PlainTensor PlainTensor::from_memory(const void* data, DType dtype, const Dims& shape) {
-  PlainTensor t{dtype, shape, {}, false};
-  const int64_t n = numel(shape);
-  t.elements.reserve(n);
-  const char* at = static_cast<const char*>(data);
-  for (int64_t i = 0; i < n; ++i, at += itemsize(dtype)) t.elements.push_back(read_element(at, dtype));
-  return t;
-}
-
-void PlainTensor::to_memory(void* data) const {
-  char* at = static_cast<char*>(data);
-  for (const Scalar& v : elements) {
-    write_element(at, dtype, v);
-    at += itemsize(dtype);
-  }
-}
+}  // namespace reference
 
 std::vector<PlainTensor> interpret(const Graph& g, std::span<const PlainTensor> leaves,
                                    std::span<const uint64_t> parameters, std::span<const int64_t> symbols) {
-  return Interpreter(g, leaves, parameters, symbols).run();
+  return reference::Interpreter(g, leaves, parameters, symbols).run();
 }
 
 std::vector<PlainTensor> interpret(Op op, std::span<const PlainTensor* const> inputs, std::span<const int64_t> attrs) {
   const OpInfo& row = info(op);
   SMOLDER_CHECK(row.infer, ValueError, row.name, " is no op to run by itself");
-  Step s{op, {inputs.begin(), inputs.end()}, {attrs.begin(), attrs.end()}, std::vector<Meta>(row.num_outputs)};
+  reference::Step s{
+      op, {inputs.begin(), inputs.end()}, {attrs.begin(), attrs.end()}, std::vector<Meta>(row.num_outputs)};
   std::vector<Meta> metas(inputs.size());
   std::vector<const Meta*> pointers;
   for (size_t i = 0; i < inputs.size(); ++i) {
@@ -754,7 +503,7 @@ std::vector<PlainTensor> interpret(Op op, std::span<const PlainTensor* const> in
   }
   row.infer({pointers, attrs}, s.out.data());
   if (op == Op::kExtent) return {{DType::kInt64, {}, {Scalar(attrs[0])}, true}};
-  return row.flags.primitive ? run_primitives(s) : run_op(s);
+  return row.flags.primitive ? reference::run_primitives(s) : reference::run_op(s);
 }
 
 }  // namespace smolder::ir

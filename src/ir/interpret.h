@@ -6,24 +6,10 @@
 #include <span>
 #include <vector>
 
-#include "smolder/core/dims.h"
-#include "smolder/core/scalar.h"
 #include "smolder/ir/graph.h"
+#include "smolder/ir/plain_tensor.h"
 
 namespace smolder::ir {
-
-/// A tensor as plain numbers in row-major order, each a value of `dtype`.
-struct PlainTensor {
-  DType dtype = DType::kFloat32;
-  Dims shape;
-  std::vector<Scalar> elements;
-  bool weak = false;  ///< a run-time number: one element, its category that of `dtype`
-
-  /// Reads row-major memory of the dtype.
-  static PlainTensor from_memory(const void* data, DType dtype, const Dims& shape);
-  /// Writes numel(shape) elements, row-major.
-  void to_memory(void* data) const;
-};
 
 /// Runs a graph of ops, of primitives, or mixed, and returns its outputs. `leaves` and `parameters` are indexed by
 /// number (a leaf's strides and offset do not matter here); sizes are those of the sample, or those that `symbols`
