@@ -8,7 +8,7 @@
 
 namespace smolder::nn {
 
-// -- convolutions
+// -- convolutions and pools
 
 ConvBase::ConvBase(int dims, int64_t in_channels, int64_t out_channels, const Dims& kernel_size,
                    const ConvOptions& options, bool transposed)
@@ -34,52 +34,31 @@ ConvBase::ConvBase(int dims, int64_t in_channels, int64_t out_channels, const Di
   bias = register_parameter("bias", offsets);
 }
 
-Tensor Conv1dImpl::forward(const Tensor& x) const {
-  const ConvOptions& o = options_;
-  return o.same ? conv1d_padded(x, weight, bias, o.stride, "same", o.dilation, o.groups)
-                : conv1d(x, weight, bias, o.stride, o.padding, o.dilation, o.groups);
-}
-
-Tensor Conv2dImpl::forward(const Tensor& x) const {
-  const ConvOptions& o = options_;
-  return o.same ? conv2d_padded(x, weight, bias, o.stride, "same", o.dilation, o.groups)
-                : conv2d(x, weight, bias, o.stride, o.padding, o.dilation, o.groups);
-}
-
-Tensor Conv3dImpl::forward(const Tensor& x) const {
-  const ConvOptions& o = options_;
-  return o.same ? conv3d_padded(x, weight, bias, o.stride, "same", o.dilation, o.groups)
-                : conv3d(x, weight, bias, o.stride, o.padding, o.dilation, o.groups);
-}
-
-Tensor ConvTranspose1dImpl::forward(const Tensor& x) const {
-  const ConvOptions& o = options_;
-  return conv_transpose1d(x, weight, bias, o.stride, o.padding, o.output_padding, o.groups, o.dilation);
-}
-
-Tensor ConvTranspose2dImpl::forward(const Tensor& x) const {
-  const ConvOptions& o = options_;
-  return conv_transpose2d(x, weight, bias, o.stride, o.padding, o.output_padding, o.groups, o.dilation);
-}
-
-Tensor ConvTranspose3dImpl::forward(const Tensor& x) const {
-  const ConvOptions& o = options_;
-  return conv_transpose3d(x, weight, bias, o.stride, o.padding, o.output_padding, o.groups, o.dilation);
-}
-
-// -- pools
-
-Tensor MaxPool1dImpl::forward(const Tensor& x) const {
-  return max_pool1d(x, kernel_size_, options_.stride, options_.padding, options_.dilation, options_.ceil_mode);
-}
-
-Tensor MaxPool2dImpl::forward(const Tensor& x) const {
-  return max_pool2d(x, kernel_size_, options_.stride, options_.padding, options_.dilation, options_.ceil_mode);
-}
-
-Tensor MaxPool3dImpl::forward(const Tensor& x) const {
-  return max_pool3d(x, kernel_size_, options_.stride, options_.padding, options_.dilation, options_.ceil_mode);
-}
+// What is written alike for one, two and three dimensions.
+#define SMOLDER_FORWARD(dims)                                                                                     \
+  Tensor Conv##dims##dImpl::forward(const Tensor& x) const {                                                      \
+    const ConvOptions& o = options_;                                                                              \
+    return o.same ? conv##dims##d_padded(x, weight, bias, o.stride, "same", o.dilation, o.groups)                 \
+                  : conv##dims##d(x, weight, bias, o.stride, o.padding, o.dilation, o.groups);                    \
+  }                                                                                                               \
+  Tensor ConvTranspose##dims##dImpl::forward(const Tensor& x) const {                                             \
+    const ConvOptions& o = options_;                                                                              \
+    return conv_transpose##dims##d(x, weight, bias, o.stride, o.padding, o.output_padding, o.groups, o.dilation); \
+  }                                                                                                               \
+  Tensor MaxPool##dims##dImpl::forward(const Tensor& x) const {                                                   \
+    const PoolOptions& o = options_;                                                                              \
+    return max_pool##dims##d(x, kernel_size_, o.stride, o.padding, o.dilation, o.ceil_mode);                      \
+  }                                                                                                               \
+  Tensor AdaptiveAvgPool##dims##dImpl::forward(const Tensor& x) const {                                           \
+    return adaptive_avg_pool##dims##d(x, output_size_);                                                           \
+  }                                                                                                               \
+  Tensor AdaptiveMaxPool##dims##dImpl::forward(const Tensor& x) const {                                           \
+    return std::get<0>(adaptive_max_pool##dims##d(x, output_size_));                                              \
+  }
+SMOLDER_FORWARD(1)
+SMOLDER_FORWARD(2)
+SMOLDER_FORWARD(3)
+#undef SMOLDER_FORWARD
 
 Tensor AvgPool1dImpl::forward(const Tensor& x) const {
   return avg_pool1d(x, kernel_size_, options_.stride, options_.padding, options_.ceil_mode, options_.count_include_pad);
@@ -95,28 +74,14 @@ Tensor AvgPool3dImpl::forward(const Tensor& x) const {
                     options_.divisor_override);
 }
 
-Tensor AdaptiveAvgPool1dImpl::forward(const Tensor& x) const { return adaptive_avg_pool1d(x, output_size_); }
-Tensor AdaptiveAvgPool2dImpl::forward(const Tensor& x) const { return adaptive_avg_pool2d(x, output_size_); }
-Tensor AdaptiveAvgPool3dImpl::forward(const Tensor& x) const { return adaptive_avg_pool3d(x, output_size_); }
-Tensor AdaptiveMaxPool1dImpl::forward(const Tensor& x) const {
-  return std::get<0>(adaptive_max_pool1d(x, output_size_));
-}
-Tensor AdaptiveMaxPool2dImpl::forward(const Tensor& x) const {
-  return std::get<0>(adaptive_max_pool2d(x, output_size_));
-}
-Tensor AdaptiveMaxPool3dImpl::forward(const Tensor& x) const {
-  return std::get<0>(adaptive_max_pool3d(x, output_size_));
-}
-
 // -- normalisation
 
-BatchNormBase::BatchNormBase(int64_t num_features, BatchNormOptions options, int least_rank, int most_rank)
-    : options_(options), least_rank_(least_rank), most_rank_(most_rank) {
-  if (options.affine) {
+ChannelNormBase::ChannelNormBase(int64_t num_features, bool affine, bool track_running_stats) {
+  if (affine) {
     weight = register_parameter("weight", ones({num_features}));
     bias = register_parameter("bias", zeros({num_features}));
   }
-  if (!options.track_running_stats) return;
+  if (!track_running_stats) return;
   running_mean = register_buffer("running_mean", zeros({num_features}));
   running_var = register_buffer("running_var", ones({num_features}));
   num_batches_tracked = register_buffer("num_batches_tracked", zeros({}, DType::kInt64));
@@ -147,18 +112,6 @@ Tensor BatchNormBase::cumulative(const Tensor& x) {
   running_mean.add_((mean - running_mean) * share);
   running_var.add_((var - running_var) * share);
   return y;
-}
-
-InstanceNormBase::InstanceNormBase(int64_t num_features, InstanceNormOptions options, int dims)
-    : options_(options), num_features_(num_features), dims_(dims) {
-  if (options.affine) {
-    weight = register_parameter("weight", ones({num_features}));
-    bias = register_parameter("bias", zeros({num_features}));
-  }
-  if (!options.track_running_stats) return;
-  running_mean = register_buffer("running_mean", zeros({num_features}));
-  running_var = register_buffer("running_var", ones({num_features}));
-  num_batches_tracked = register_buffer("num_batches_tracked", zeros({}, DType::kInt64));
 }
 
 Tensor InstanceNormBase::forward(const Tensor& x) {

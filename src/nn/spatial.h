@@ -29,62 +29,25 @@ class ConvBase : public Module {
   ConvOptions options_;
 };
 
-/// Convolves signals [N, C, L]; weight is [out_channels, in_channels / groups, kernel].
-class Conv1dImpl : public ConvBase {
- public:
-  Conv1dImpl(int64_t in_channels, int64_t out_channels, const Axes& kernel_size, const ConvOptions& options = {})
-      : ConvBase(1, in_channels, out_channels, kernel_size, options) {}
-  Tensor forward(const Tensor& x) const;
-};
-SMOLDER_MODULE(Conv1d);
+/// Declares the module `Name`, a convolution over `dims` dimensions.
+#define SMOLDER_CONV(Name, dims, transposed)                                                                        \
+  class Name##Impl : public ConvBase {                                                                              \
+   public:                                                                                                          \
+    Name##Impl(int64_t in_channels, int64_t out_channels, const Axes& kernel_size, const ConvOptions& options = {}) \
+        : ConvBase(dims, in_channels, out_channels, kernel_size, options, transposed) {}                            \
+    Tensor forward(const Tensor& x) const;                                                                          \
+  };                                                                                                                \
+  SMOLDER_MODULE(Name)
 
-/// Convolves images [N, C, H, W]; weight is [out_channels, in_channels / groups, h, w].
-class Conv2dImpl : public ConvBase {
- public:
-  Conv2dImpl(int64_t in_channels, int64_t out_channels, const Axes& kernel_size, const ConvOptions& options = {})
-      : ConvBase(2, in_channels, out_channels, kernel_size, options) {}
-  Tensor forward(const Tensor& x) const;
-};
-SMOLDER_MODULE(Conv2d);
-
-/// Convolves volumes [N, C, D, H, W]; weight is [out_channels, in_channels / groups, d, h, w].
-class Conv3dImpl : public ConvBase {
- public:
-  Conv3dImpl(int64_t in_channels, int64_t out_channels, const Axes& kernel_size, const ConvOptions& options = {})
-      : ConvBase(3, in_channels, out_channels, kernel_size, options) {}
-  Tensor forward(const Tensor& x) const;
-};
-SMOLDER_MODULE(Conv3d);
-
-/// Weight is [in_channels, out_channels / groups, kernel].
-class ConvTranspose1dImpl : public ConvBase {
- public:
-  ConvTranspose1dImpl(int64_t in_channels, int64_t out_channels, const Axes& kernel_size,
-                      const ConvOptions& options = {})
-      : ConvBase(1, in_channels, out_channels, kernel_size, options, true) {}
-  Tensor forward(const Tensor& x) const;
-};
-SMOLDER_MODULE(ConvTranspose1d);
-
-/// Weight is [in_channels, out_channels / groups, h, w].
-class ConvTranspose2dImpl : public ConvBase {
- public:
-  ConvTranspose2dImpl(int64_t in_channels, int64_t out_channels, const Axes& kernel_size,
-                      const ConvOptions& options = {})
-      : ConvBase(2, in_channels, out_channels, kernel_size, options, true) {}
-  Tensor forward(const Tensor& x) const;
-};
-SMOLDER_MODULE(ConvTranspose2d);
-
-/// Weight is [in_channels, out_channels / groups, d, h, w].
-class ConvTranspose3dImpl : public ConvBase {
- public:
-  ConvTranspose3dImpl(int64_t in_channels, int64_t out_channels, const Axes& kernel_size,
-                      const ConvOptions& options = {})
-      : ConvBase(3, in_channels, out_channels, kernel_size, options, true) {}
-  Tensor forward(const Tensor& x) const;
-};
-SMOLDER_MODULE(ConvTranspose3d);
+// Weight is [out_channels, in_channels / groups, and the sizes of the kernel].
+SMOLDER_CONV(Conv1d, 1, false);
+SMOLDER_CONV(Conv2d, 2, false);
+SMOLDER_CONV(Conv3d, 3, false);
+// Weight is [in_channels, out_channels / groups, and the sizes of the kernel].
+SMOLDER_CONV(ConvTranspose1d, 1, true);
+SMOLDER_CONV(ConvTranspose2d, 2, true);
+SMOLDER_CONV(ConvTranspose3d, 3, true);
+#undef SMOLDER_CONV
 
 struct PoolOptions {
   Axes stride = {};  ///< empty: that of the window
@@ -143,14 +106,31 @@ struct BatchNormOptions {
   bool affine = true, track_running_stats = true;
 };
 
-/// Channels (dimension 1) normalised over the batch; in evaluation by running statistics, where they are tracked.
-class BatchNormBase : public Module {
+struct InstanceNormOptions {
+  double eps = 1e-5, momentum = 0.1;
+  bool affine = false, track_running_stats = false;
+};
+
+/// Channels with a weight and a bias each, and statistics of the batches so far, where they are asked for.
+class ChannelNormBase : public Module {
  public:
-  Tensor forward(const Tensor& x);
   Tensor weight, bias, running_mean, running_var, num_batches_tracked;
 
  protected:
-  BatchNormBase(int64_t num_features, BatchNormOptions options, int least_rank, int most_rank);
+  ChannelNormBase(int64_t num_features, bool affine, bool track_running_stats);
+};
+
+/// Channels (dimension 1) normalised over the batch; in evaluation by running statistics, where they are tracked.
+class BatchNormBase : public ChannelNormBase {
+ public:
+  Tensor forward(const Tensor& x);
+
+ protected:
+  BatchNormBase(int64_t num_features, BatchNormOptions options, int least_rank, int most_rank)
+      : ChannelNormBase(num_features, options.affine, options.track_running_stats),
+        options_(options),
+        least_rank_(least_rank),
+        most_rank_(most_rank) {}
 
  private:
   Tensor cumulative(const Tensor& x);
@@ -158,43 +138,17 @@ class BatchNormBase : public Module {
   int least_rank_, most_rank_;
 };
 
-/// Normalises [N, C] or [N, C, L].
-class BatchNorm1dImpl : public BatchNormBase {
- public:
-  explicit BatchNorm1dImpl(int64_t num_features, BatchNormOptions options = {})
-      : BatchNormBase(num_features, options, 2, 3) {}
-};
-SMOLDER_MODULE(BatchNorm1d);
-
-/// Normalises [N, C, H, W].
-class BatchNorm2dImpl : public BatchNormBase {
- public:
-  explicit BatchNorm2dImpl(int64_t num_features, BatchNormOptions options = {})
-      : BatchNormBase(num_features, options, 4, 4) {}
-};
-SMOLDER_MODULE(BatchNorm2d);
-
-/// Normalises [N, C, D, H, W].
-class BatchNorm3dImpl : public BatchNormBase {
- public:
-  explicit BatchNorm3dImpl(int64_t num_features, BatchNormOptions options = {})
-      : BatchNormBase(num_features, options, 5, 5) {}
-};
-SMOLDER_MODULE(BatchNorm3d);
-
-struct InstanceNormOptions {
-  double eps = 1e-5, momentum = 0.1;
-  bool affine = false, track_running_stats = false;
-};
-
 /// Channels of each sample normalised by themselves; in evaluation by running statistics, where they are tracked.
-class InstanceNormBase : public Module {
+class InstanceNormBase : public ChannelNormBase {
  public:
   Tensor forward(const Tensor& x);
-  Tensor weight, bias, running_mean, running_var, num_batches_tracked;
 
  protected:
-  InstanceNormBase(int64_t num_features, InstanceNormOptions options, int dims);
+  InstanceNormBase(int64_t num_features, InstanceNormOptions options, int dims)
+      : ChannelNormBase(num_features, options.affine, options.track_running_stats),
+        options_(options),
+        num_features_(num_features),
+        dims_(dims) {}
 
  private:
   InstanceNormOptions options_;
@@ -202,29 +156,22 @@ class InstanceNormBase : public Module {
   int dims_;
 };
 
-/// Takes signals [N, C, L] or [C, L].
-class InstanceNorm1dImpl : public InstanceNormBase {
- public:
-  explicit InstanceNorm1dImpl(int64_t num_features, InstanceNormOptions options = {})
-      : InstanceNormBase(num_features, options, 1) {}
-};
-SMOLDER_MODULE(InstanceNorm1d);
+/// Declares the module `Name`: `Kind`Base with the arguments that follow.
+#define SMOLDER_CHANNEL_NORM(Name, Kind, ...)                             \
+  class Name##Impl : public Kind##Base {                                  \
+   public:                                                                \
+    explicit Name##Impl(int64_t num_features, Kind##Options options = {}) \
+        : Kind##Base(num_features, options, __VA_ARGS__) {}               \
+  };                                                                      \
+  SMOLDER_MODULE(Name)
 
-/// Takes images [N, C, H, W] or [C, H, W].
-class InstanceNorm2dImpl : public InstanceNormBase {
- public:
-  explicit InstanceNorm2dImpl(int64_t num_features, InstanceNormOptions options = {})
-      : InstanceNormBase(num_features, options, 2) {}
-};
-SMOLDER_MODULE(InstanceNorm2d);
-
-/// Takes volumes [N, C, D, H, W] or [C, D, H, W].
-class InstanceNorm3dImpl : public InstanceNormBase {
- public:
-  explicit InstanceNorm3dImpl(int64_t num_features, InstanceNormOptions options = {})
-      : InstanceNormBase(num_features, options, 3) {}
-};
-SMOLDER_MODULE(InstanceNorm3d);
+SMOLDER_CHANNEL_NORM(BatchNorm1d, BatchNorm, 2, 3);     // [N, C] or [N, C, L]
+SMOLDER_CHANNEL_NORM(BatchNorm2d, BatchNorm, 4, 4);     // [N, C, H, W]
+SMOLDER_CHANNEL_NORM(BatchNorm3d, BatchNorm, 5, 5);     // [N, C, D, H, W]
+SMOLDER_CHANNEL_NORM(InstanceNorm1d, InstanceNorm, 1);  // [N, C, L] or [C, L]
+SMOLDER_CHANNEL_NORM(InstanceNorm2d, InstanceNorm, 2);  // [N, C, H, W] or [C, H, W]
+SMOLDER_CHANNEL_NORM(InstanceNorm3d, InstanceNorm, 3);  // [N, C, D, H, W] or [C, D, H, W]
+#undef SMOLDER_CHANNEL_NORM
 
 /// Groups of channels normalised by themselves.
 class GroupNormImpl : public Module {
