@@ -77,9 +77,7 @@ struct Saves {
 /// How an op is differentiated.
 struct GradInfo {
   uint32_t differentiable_inputs;  ///< a bit per operand of the signature
-  uint32_t saves_inputs;           ///< that any gradient needs
-  uint32_t saves_outputs;
-  std::span<const Saves> saves;  ///< per operand: what its gradient needs
+  std::span<const Saves> saves;    ///< per operand: what its gradient needs
   /// Sets the gradient of every input that needs one. Runs ops, which are recorded and are themselves
   /// differentiable when grad mode is on.
   ir::RowFunction<void(FormulaContext&)> formula;

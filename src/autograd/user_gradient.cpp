@@ -40,8 +40,7 @@ std::unique_ptr<Entry> made(ir::Op op, Saves saves, std::function<void(FormulaCo
   }
   entry->saves.assign(row.operands.size(), saves);
   entry->formula = std::move(formula);
-  entry->info = {tensors, saves.inputs, saves.outputs, entry->saves,
-                 ir::RowFunction<void(FormulaContext&)>(&entry->formula)};
+  entry->info = {tensors, entry->saves, ir::RowFunction<void(FormulaContext&)>(&entry->formula)};
   return entry;
 }
 

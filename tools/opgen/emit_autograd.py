@@ -102,13 +102,9 @@ def table_entry(row):
         for n in split_names(names):
             per[operands.index(n)] = saves(row, use_metadata(row, code))
     differentiable = sum(1 << operands.index(n) for names in row.grads for n in split_names(names))
-    inputs = outputs = 0
-    for i, o in per:
-        inputs |= i
-        outputs |= o
     listed = ", ".join(f"{{{i:#x}, {o:#x}}}" for i, o in per)
     array = f"constexpr Saves saves_{row.key}[] = {{{listed}}};\n"
-    entry = f"constexpr GradInfo info_{row.key} = {{{differentiable:#x}, {inputs:#x}, {outputs:#x}, saves_{row.key}, rows::formula_{row.key}}};\n"
+    entry = f"constexpr GradInfo info_{row.key} = {{{differentiable:#x}, saves_{row.key}, rows::formula_{row.key}}};\n"
     return array + entry
 
 
