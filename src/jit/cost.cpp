@@ -1,5 +1,7 @@
 #include "smolder/jit/cost.h"
 
+#include "smolder/ir/scalar/primitive.h"
+
 namespace smolder::jit {
 
 using ir::Op;
@@ -9,46 +11,8 @@ double worth_on(DeviceType device) { return device == DeviceType::kCUDA ? 8.0 : 
 double launch_cost(DeviceType device) { return device == DeviceType::kCUDA ? 5e6 * kByteCost / worth_on(device) : 500; }
 
 double op_cost(Op op) {
-  switch (op) {
-    case Op::kExp:
-    case Op::kExp2:
-      return 0.2;
-    case Op::kLog:
-    case Op::kLog2:
-    case Op::kLog10:
-    case Op::kLog1p:
-    case Op::kExpm1:
-    case Op::kTanh:
-    case Op::kSigmoid:
-    case Op::kErf:
-      return 0.4;
-    case Op::kErfc:
-    case Op::kSin:
-    case Op::kCos:
-    case Op::kSinh:
-    case Op::kCosh:
-    case Op::kAtan:
-    case Op::kAsin:
-    case Op::kAcos:
-    case Op::kAsinh:
-    case Op::kAcosh:
-    case Op::kAtanh:
-    case Op::kAtan2:
-    case Op::kTan:
-    case Op::kPow:
-    case Op::kRandomBits:
-    case Op::kFmod:
-    case Op::kRemainder:
-    case Op::kFloorDiv:
-      return 1.0;
-    case Op::kDiv:
-    case Op::kSqrt:
-    case Op::kRsqrt:
-    case Op::kReciprocal:
-      return 0.06;
-    default:
-      return 0.02;
-  }
+  if (op == Op::kRandomBits) return 1.0;
+  return ir::is_elementwise_primitive(op) ? ir::scalar::info(static_cast<ir::scalar::Primitive>(op)).cost : 0.02;
 }
 
 double statement_cost(const Stmt& s) {

@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 OPGEN = ROOT / "tools/opgen/main.py"
-PRIMITIVES = 'PRIMITIVE(kExp, "exp", 1, F, kSame, kRounded, exp(x))\n'
+PRIMITIVES = 'PRIMITIVE(kExp, "exp", 1, F, kSame, kRounded, 0.2, exp(x))\n'
 EXP = '[exp]\ndoc = "e to the x."\ngrad.self = "grad * result"\ntest = { domain = [-1, 1] }\n'
 
 
@@ -69,6 +69,13 @@ def test_errors_name_row_and_field(tmp_path, rows, parts):
     assert "Traceback" not in run.stderr
     for part in parts:
         assert part in run.stderr, run.stderr
+
+
+def test_a_primitive_without_a_column_is_told_of(tmp_path):
+    run, _ = generate(tmp_path, EXP, PRIMITIVES.replace("0.2, ", ""))
+    assert run.returncode != 0
+    assert "primitives.def:1" in run.stderr
+    assert "rounding, cost, arithmetic" in run.stderr
 
 
 @pytest.mark.parametrize(

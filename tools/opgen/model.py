@@ -58,7 +58,9 @@ NOT_COMPOSITE = (
     "decompose", "compute", "batch", "prepare", "grad", "index_error", "wraps_indices", "called",
 )  # fmt: skip
 
-PRIMITIVE = re.compile(r'^PRIMITIVE\((k\w+),\s*"(\w+)",\s*(\d),\s*(B?I?F?),\s*(kSame|kBool),\s*(kExact|kRounded),')
+PRIMITIVE = re.compile(
+    r'^PRIMITIVE\((k\w+),\s*"(\w+)",\s*(\d),\s*(B?I?F?),\s*(kSame|kBool),\s*(kExact|kRounded),\s*[\d.]+,'
+)
 
 
 @dataclass(frozen=True)
@@ -163,8 +165,13 @@ class Table:
 
 
 def read_primitives(path):
-    found = [PRIMITIVE.match(line) for line in Path(path).read_text().splitlines()]
-    out = [Primitive(m[1], m[2], int(m[3]), m[4], m[5]) for m in found if m]
+    out = []
+    for number, line in enumerate(Path(path).read_text().splitlines(), 1):
+        if m := PRIMITIVE.match(line):
+            out.append(Primitive(m[1], m[2], int(m[3]), m[4], m[5]))
+        elif line.startswith("PRIMITIVE("):
+            columns = "enumerator, name, operands, dtypes, result, rounding, cost, arithmetic"
+            raise OpError(f"{Path(path).name}:{number}: expected PRIMITIVE({columns}), got {line}")
     if not out:
         raise OpError(f"{path}: no PRIMITIVE line was found")
     return out

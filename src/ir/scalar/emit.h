@@ -23,7 +23,7 @@ namespace smolder::ir::scalar {
 namespace detail {
 template <Primitive P>
 struct Arithmetic;
-#define PRIMITIVE(enumerator, name, arity, dtypes, result, rounding, arithmetic)                         \
+#define PRIMITIVE(enumerator, name, arity, dtypes, result, rounding, cost, arithmetic)                   \
   template <>                                                                                            \
   struct Arithmetic<Primitive::enumerator> {                                                             \
     template <class X, class Y, class Z>                                                                 \

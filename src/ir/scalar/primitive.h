@@ -23,6 +23,7 @@ struct PrimitiveInfo {
   Dtypes dtypes;
   Result result;
   Rounding rounding;
+  double cost;  ///< nanoseconds an element takes in vector code on one core, roughly
 
   /// Whether operands of `t` are defined.
   constexpr bool takes(DType t) const { return (dtypes >> static_cast<int>(category(t))) & 1; }
@@ -31,8 +32,8 @@ struct PrimitiveInfo {
 
 namespace detail {
 inline constexpr PrimitiveInfo kPrimitives[] = {
-#define PRIMITIVE(enumerator, name, arity, dtypes, result, rounding, arithmetic) \
-  {name, arity, PrimitiveInfo::dtypes, PrimitiveInfo::result, PrimitiveInfo::rounding},
+#define PRIMITIVE(enumerator, name, arity, dtypes, result, rounding, cost, arithmetic) \
+  {name, arity, PrimitiveInfo::dtypes, PrimitiveInfo::result, PrimitiveInfo::rounding, cost},
 #include "smolder/ir/scalar/primitives.def"
 };
 }  // namespace detail
