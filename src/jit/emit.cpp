@@ -198,6 +198,25 @@ class Emitter {
     return batches;
   }
 
+  /// Compiles kernels as one program, or a long one in its quick form.
+  void compile_batch(const std::vector<Missing*>& batch, bool quickly, LongCompile& told) {
+    std::vector<const Kernel*> kernels;
+    for (const Missing* m : batch) kernels.push_back(&m->step->kernel->kernel);
+    SpanScope scope(SpanKind::kCompile, kernels[0]->name, site_of(p_, *batch[0]->step).source);
+    if (Span* const span = scope.span()) {
+      span->count = static_cast<int64_t>(batch.size());
+      if (span->count > 1) span->name += " and " + std::to_string(span->count - 1) + " more";
+    }
+    if (quickly && batch[0]->text.size() >= kLongText) batch[0]->quick = target_.compile_quickly(*kernels[0]);
+    if (batch[0]->quick) {
+      told.add(1);
+      return;
+    }
+    auto objects = target_.compile(kernels);
+    for (size_t i = 0; i < batch.size(); ++i) batch[i]->object = std::move(objects[i]);
+    told.add(static_cast<int64_t>(batch.size()));
+  }
+
   void compile(std::vector<Missing>& missing, std::span<const std::function<void()>> others) {
     const auto start = std::chrono::steady_clock::now();
     const bool quickly = compiles_quickly();  // as this thread waits, not those that help it
@@ -227,22 +246,7 @@ class Emitter {
             others[job]();
             continue;
           }
-          const std::vector<Missing*>& batch = batches[static_cast<size_t>(job - num_others)];
-          std::vector<const Kernel*> kernels;
-          for (const Missing* m : batch) kernels.push_back(&m->step->kernel->kernel);
-          SpanScope scope(SpanKind::kCompile, kernels[0]->name, site_of(p_, *batch[0]->step).source);
-          if (Span* const span = scope.span()) {
-            span->count = static_cast<int64_t>(batch.size());
-            if (span->count > 1) span->name += " and " + std::to_string(span->count - 1) + " more";
-          }
-          if (quickly && batch[0]->text.size() >= kLongText) batch[0]->quick = target_.compile_quickly(*kernels[0]);
-          if (batch[0]->quick) {
-            told.add(1);
-            continue;
-          }
-          auto objects = target_.compile(kernels);
-          for (size_t i = 0; i < batch.size(); ++i) batch[i]->object = std::move(objects[i]);
-          told.add(static_cast<int64_t>(batch.size()));
+          compile_batch(batches[static_cast<size_t>(job - num_others)], quickly, told);
         }
       });
     };

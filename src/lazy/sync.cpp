@@ -5,6 +5,7 @@
 #include <chrono>
 #include <iterator>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 
@@ -63,22 +64,20 @@ void tell_fallback(const std::string& what, std::string_view consequence, Source
   if (first) warn("fallback", what + ": " + std::string(consequence), where);
 }
 
-std::vector<jit::IndexReport> Tape::run(Trace& t, PlanEntry& entry) {
-  const std::span<const jit::OutputInfo> infos = entry.plan->outputs();
-  const std::span<const int64_t> bytes = entry.instance->output_bytes();
-  std::vector<BufferRef> buffers(infos.size());
-  std::vector<void*> outputs(infos.size()), leaves(leaves_.size());
-  for (size_t i = 0; i < leaves_.size(); ++i) leaves[i] = leaves_[i]->data();
+namespace {
+
+/// Gives outputs the memory of leaves that nothing needs after the step. Whether it gave any.
+bool donate(const std::vector<ValueRef>& leaves, const Trace& t, const PlanEntry& entry,
+            std::vector<BufferRef>& buffers) {
   static Counter& donated = counter("memory.donated");
   const bool watched = memory_is_watched();
-  const bool checks = entry.plan->checks_indices() && device_ == DeviceType::kCUDA;
-  bool overwrites = false;
+  bool any = false;
   for (const jit::Donation& d : entry.plan->donations()) {
-    const Value& leaf = *leaves_[d.leaf];
+    const Value& leaf = *leaves[d.leaf];
     const bool held = leaf.refs.load(std::memory_order_acquire) != leaf.tape_refs || leaf.buffer.use_count() != 1;
     if (held || buffers[d.output]) continue;
     if (!d.keeps && leaf.tape_refs > 1) continue;  // what a tensor held that is written: it may have to have it again
-    overwrites = true;
+    any = true;
     buffers[d.output] = leaf.buffer;  // which makes two of its uses: no other output takes it
     donated.add();
     if (watched) [[unlikely]] {
@@ -86,27 +85,46 @@ std::vector<jit::IndexReport> Tape::run(Trace& t, PlanEntry& entry) {
       note_given_on(leaf.buffer->data(), ir::name(maker.op), maker.source);
     }
   }
-  if (overwrites && !checks && !given_.empty()) {  // nothing guards what it overwrites, should a step have failed
+  return any;
+}
+
+/// Gives the other outputs memory: of a leaf or an output that they are the same as, or new.
+void allocate_outputs(const std::vector<ValueRef>& leaves, const Trace& t, const PlanEntry& entry, Device device,
+                      std::vector<BufferRef>& buffers) {
+  const std::span<const jit::OutputInfo> infos = entry.plan->outputs();
+  const std::span<const int64_t> bytes = entry.instance->output_bytes();
+  const bool watched = memory_is_watched();
+  for (size_t i = 0; i < infos.size(); ++i) {
+    if (infos[i].same_as_leaf >= 0) {
+      buffers[i] = leaves[infos[i].same_as_leaf]->buffer;
+    } else if (infos[i].same_as_output >= 0) {
+      buffers[i] = buffers[infos[i].same_as_output];
+    } else if (!buffers[i]) {
+      std::optional<MemoryFor> use;
+      if (watched) [[unlikely]] {
+        const Instr& maker = t.maker_of(entry.produced[i]);
+        use.emplace(ir::name(maker.op), maker.source);
+      }
+      buffers[i] = smolder::allocate(bytes[i], device);
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<jit::IndexReport> Tape::run(Trace& t, PlanEntry& entry) {
+  const std::span<const jit::OutputInfo> infos = entry.plan->outputs();
+  std::vector<BufferRef> buffers(infos.size());
+  std::vector<void*> outputs(infos.size()), leaves(leaves_.size());
+  for (size_t i = 0; i < leaves.size(); ++i) leaves[i] = leaves_[i]->data();
+  const bool checks = entry.plan->checks_indices() && device_ == DeviceType::kCUDA;
+  if (donate(leaves_, t, entry, buffers) && !checks && !given_.empty()) {
+    // Nothing guards what it overwrites, should a step have failed.
     if (auto reports = jit::finish_steps(device_); !reports.empty()) return reports;
     forget_passed();
   }
-  for (size_t i = 0; i < infos.size(); ++i) {
-    const jit::OutputInfo& info = infos[i];
-    if (info.same_as_leaf >= 0) {
-      buffers[i] = leaves_[info.same_as_leaf]->buffer;
-    } else if (info.same_as_output >= 0) {
-      buffers[i] = buffers[info.same_as_output];
-    } else if (!buffers[i]) {
-      if (watched) [[unlikely]] {
-        const Instr& maker = t.maker_of(entry.produced[i]);
-        const MemoryFor use(ir::name(maker.op), maker.source);
-        buffers[i] = smolder::allocate(bytes[i], device_);
-      } else {
-        buffers[i] = smolder::allocate(bytes[i], device_);
-      }
-    }
-    outputs[i] = buffers[i] ? buffers[i]->data() : nullptr;
-  }
+  allocate_outputs(leaves_, t, entry, device_, buffers);
+  for (size_t i = 0; i < infos.size(); ++i) outputs[i] = buffers[i] ? buffers[i]->data() : nullptr;
   for (const jit::FallbackSite& site : entry.plan->fallbacks()) {
     tell_fallback(site.op + " has no lowering",
                   "its eager kernel runs inside the step, fused with nothing" +
@@ -165,6 +183,41 @@ void Tape::note_step(const Trace& t, const PlanEntry& entry, RanStep& ran) const
     ran.leaf_bytes.push_back(numel(v->meta->shape) * static_cast<int64_t>(itemsize(v->meta->dtype)));
     ran.leaf_dtypes.push_back(v->meta->dtype);
   }
+}
+
+void Tape::fall_back(const Trace* t, const std::string& why, RanStep* ran) {
+  const auto readable = [](const ValueRef& leaf) { return has_memory(*leaf); };
+  const bool has_eager_kernels = device_ == DeviceType::kCPU;
+  const bool effects = t && has_effects(*t);
+  if (!t || options_.strict || !has_eager_kernels || effects || !std::ranges::all_of(leaves_, readable)) {
+    abandon(why);
+    if (effects) tell_effects_lost(why);
+    throw;  // what the caller caught
+  }
+  if (ran) {
+    ran->how = RanStep::kOneByOne;
+    ran->note = why;
+    ran->ops = ops_of(*t);
+    ran->recompile = StepLog::take_recompile();
+  }
+  salvage(*t, why);
+}
+
+void Tape::tell_bad_indices(Trace* t, const std::vector<jit::IndexReport>& found) {
+  if (device_ == DeviceType::kCUDA) {
+    if (giving_) finish_step(t);
+    fail(found);
+  }
+  if (has_effects(*t)) {
+    const auto [text, where] = texts_of(found.front());
+    abandon(text + where);
+    tell_effects_lost(text + where);
+    ir::raise_index_error(ir::find_op(found.front().op), text,
+                          where + "; the step was rolled back, as other processes saw a part of it");
+  }
+  // Nothing that was in memory has changed. Run op by op, the first op that can't run says why, and what was made
+  // before it is not lost. It returns where tiers do not agree, and all of the step has run then.
+  run_one_by_one(*t);
 }
 
 void Tape::sync(std::string_view reason, SourceToken source) {
@@ -227,41 +280,13 @@ void Tape::sync(std::string_view reason, SourceToken source) {
     throw;  // before anything ran: the step is still to be run
   } catch (const std::exception& e) {
     if (logged && t && !planned) log(*t, numbers_alive(), e.what());
-    const auto readable = [](const ValueRef& leaf) { return has_memory(*leaf); };
-    const bool has_eager_kernels = device_ == DeviceType::kCPU;
-    const bool effects = t && has_effects(*t);
-    if (!t || options_.strict || !has_eager_kernels || effects || !std::ranges::all_of(leaves_, readable)) {
-      abandon(e.what());
-      if (effects) tell_effects_lost(e.what());
-      throw;
-    }
-    if (ran) {
-      ran->how = RanStep::kOneByOne;
-      ran->note = e.what();
-      ran->ops = ops_of(*t);
-      ran->recompile = StepLog::take_recompile();
-    }
-    salvage(*t, e.what());
+    fall_back(t, e.what(), ran.get());
     t = nullptr;
     planned = true;
   }
   if (!planned) bad_indices = run_before_plan(*t, ran.get());
-  if (!bad_indices.empty() && device_ == DeviceType::kCUDA) {
-    if (giving_) finish_step(t);
-    fail(bad_indices);
-  }
-  if (!bad_indices.empty() && has_effects(*t)) {
-    const auto [text, where] = texts_of(bad_indices.front());
-    abandon(text + where);
-    tell_effects_lost(text + where);
-    ir::raise_index_error(ir::find_op(bad_indices.front().op), text,
-                          where + "; the step was rolled back, as other processes saw a part of it");
-  }
   if (!bad_indices.empty()) {
-    // Nothing that was in memory has changed. Run op by op, the first op that can't run says why, and what was made
-    // before it is not lost.
-    run_one_by_one(*t);
-    bad_indices.clear();  // not reached where tiers agree; all of the step has run now
+    tell_bad_indices(t, bad_indices);
     t = nullptr;
   }
   if (ran) [[unlikely]] {

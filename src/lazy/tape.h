@@ -296,6 +296,11 @@ class Tape {
   void give();
   [[noreturn]] void fail(const std::vector<jit::IndexReport>& reports);
   void salvage(const Trace& t, const std::string& why);
+  /// Computes by eager kernels what a step that could not run was to compute. Where that can't be, rethrows what the
+  /// caller caught. `t` is null where there is no trace yet, `ran` where steps are not logged.
+  void fall_back(const Trace* t, const std::string& why, RanStep* ran);
+  /// Raises for indices out of range that a run found, once what the step changed is as it was.
+  void tell_bad_indices(Trace* t, const std::vector<jit::IndexReport>& found);
   struct Losses;
   void lose(const Losses& losses, const std::unordered_map<uint32_t, ValueRef>& written,
             const std::vector<bool>& made_here);
