@@ -56,7 +56,7 @@ class Communicator {
   virtual void abort() = 0;
 };
 
-/// Of a group of one.
+/// The communicator of a group of one.
 std::unique_ptr<Communicator> lone_communicator();
 
 /// What a plugin exports: connects a rank with the others of its group, which it meets in the store.

@@ -74,7 +74,7 @@ Plan all_reduce(const Call& c) {
   }};
 }
 
-/// Of ranks but the root NCCL writes nothing.
+/// NCCL writes nothing on ranks but the root, so the operand is copied to the result first.
 Plan reduce(const Call& c) {
   c.copy(c.to, c.from, c.from_bytes());
   return {[to = c.to, n = c.to_count, r = c.reduction(), root = static_cast<int>(c.words.detail[1])](

@@ -82,7 +82,7 @@ class Group {
   void fail(const std::string& why);
   /// Empty, or why the group is of no use any more.
   std::string failure() const;
-  /// Of a group that failed: the rank that serves the store stays until the others have found in it what they look for.
+  /// After a failure, the rank that serves the store stays until the others have found in it what they look for.
   void see_off();
   /// Throws `failure`, if there is one and the group used a device.
   void check_on_device() const;

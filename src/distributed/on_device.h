@@ -39,10 +39,10 @@ class OnDevice {
   explicit OnDevice(Options options) : options_(std::move(options)), all_(options_.device) {}
 
   int device() const { return options_.device; }
-  /// That of collectives, of all ranks.
+  /// The channel of collectives, which all ranks share.
   DeviceChannel& all() { return all_; }
-  /// That of what one rank sends another. They connect when they first do, so each has a thread: who sends must not
-  /// wait for who receives.
+  /// The channel in which one rank sends to another. The two connect when they first do that, so each channel has a
+  /// thread: who sends must not wait for who receives.
   struct Pair : DeviceChannel {
     using DeviceChannel::DeviceChannel;
     Worker worker;

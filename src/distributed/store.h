@@ -71,7 +71,7 @@ class KeyValues {
   std::unordered_map<std::string, std::string> map_;
 };
 
-/// Of the threads of one process.
+/// A store that the threads of one process share.
 class HashStore final : public Store {
  public:
   explicit HashStore(Milliseconds timeout = kStoreTimeout) : Store(timeout) {}

@@ -28,8 +28,8 @@ struct RanCollective {
 void keep_collectives(bool keep);
 bool keeps_collectives();
 void note_collective_ran(RanCollective ran);
-/// Of one on a device, whose times follow from timed events: the job's, and those of where the device's queue came to
-/// what needs the result, and went on.
+/// The same for a collective on a device, whose times follow from timed events: the job's, and those of when the
+/// device's queue came to what needs the result, and went on.
 void note_queued_collective(int device, RanCollective ran, std::shared_ptr<QueuedJob> job,
                             std::unique_ptr<smolder::cuda::Event> waited,
                             std::unique_ptr<smolder::cuda::Event> went_on);

@@ -56,7 +56,7 @@ std::string title_of(std::string_view name, const Words& w, DType dtype, const D
   if (name == "gather") out += "(to rank " + rank(w.detail[0]) + ")";
   if (name == "barrier") return out;
   if (name == "all_to_all") return out + " of " + std::string(smolder::name(dtype));
-  // Of a scatter only the result's shape is that of all ranks.
+  // For a scatter only the result has the same shape on all ranks.
   out += " of " + text_of(dtype, name == "scatter" ? Dims(w.shape) : from);
   const std::span<const int64_t> pieces = counts_of_pieces(name, w);
   if (pieces.size() > 1) out += " in " + std::to_string(pieces.size()) + " pieces";

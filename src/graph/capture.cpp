@@ -217,8 +217,8 @@ class SourceLines {
   std::unordered_map<SourceToken, uint32_t> numbers_;
 };
 
-/// Adds the ops of a recorded step, whose numbers are constants, but for those that are drawn anew; what its values
-/// became.
+/// Adds the ops of a recorded step to the graph, and returns the graph's values of the step's. Numbers of the step
+/// become constants, except those that a run draws anew.
 std::vector<ValueId> append_trace(State& s, const lazy::StepRecord& step,
                                   const std::function<ValueId(lazy::ValueSource)>& leaf_of) {
   std::unordered_map<size_t, int64_t> draws;  // by place among the numbers

@@ -173,8 +173,8 @@ struct Resampling {
   std::string_view mode;
   bool align_corners;
 
-  /// Elements of the result that an element of the input is in: at most so many from the first, before which so many
-  /// may be of those that its number leads to.
+  /// The elements of the result that read element i of the input: at most `taps` of them side by side, of which the
+  /// first is up to `lead` elements before the place in the result that i scales to.
   struct Band {
     int64_t taps, lead;
   };

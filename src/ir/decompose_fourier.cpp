@@ -9,7 +9,7 @@
 namespace smolder::ir {
 namespace {
 
-/// Of n frequencies of real numbers, how many stand for all.
+/// How many of the n frequencies of real numbers stand for all.
 int64_t half_of(int64_t n) { return n / 2 + 1; }
 
 Op op_of(TransformKind kind) {

@@ -22,7 +22,7 @@ struct Program;
 class DeviceTarget {
  public:
   virtual ~DeviceTarget() = default;
-  /// That of a type of device; null where plans run on the host.
+  /// The target for a type of device; null where plans run on the host.
   static DeviceTarget* of(DeviceType type);
 
   /// The code generator for a device. Throws RuntimeError when there is no such device or no compiler for it.
@@ -49,7 +49,7 @@ class DeviceTarget {
 
   /// Whether some operands of a primitive that loop IR does not say stay on the device.
   virtual bool has_kernel(ir::Op op) = 0;
-  /// Of those that do not: the library that would run them and why it is not there; empty where none would.
+  /// For a primitive without one: the library that would run it and why it is not there; empty where none would.
   virtual std::string missing_for(ir::Op op) = 0;
   /// As jit::bind_library and jit::bind_index_check.
   virtual std::unique_ptr<BoundLibrary> bind_library(int device, ir::Op op, std::vector<LibraryView> inputs,

@@ -86,7 +86,7 @@ class Plan : public std::enable_shared_from_this<Plan> {
   static std::shared_ptr<const Plan> compile(const ir::Graph& graph, const CompileOptions& options = {});
   virtual ~Plan() = default;
 
-  /// Of no other plan of the process; 1 or more. Spans of the profile say which plan they are of.
+  /// A number that no other plan of the process has; 1 or more. Spans of the profile say by it whose they are.
   virtual uint64_t id() const = 0;
   virtual std::span<const OutputInfo> outputs() const = 0;
   /// In the order in which they are to be made: what updates a leaf comes before what merely could have its memory, so

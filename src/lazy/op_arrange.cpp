@@ -250,7 +250,7 @@ Tensor tensordot(const Tensor& a, const Tensor& b, const Dims& dims_a, const Dim
     shape.push_back(b.size(i));
     columns = (Size(columns) * b.size(i)).value();
   }
-  // Of vectors in torch, too, so that autocast leaves them as they are.
+  // torch takes the product of vectors here, too, which autocast leaves as they are.
   if (shape.empty()) return dot(reshape(permute(a, order_a), {inner}), reshape(permute(b, order_b), {inner}));
   return reshape(matmul(reshape(permute(a, order_a), {rows, inner}), reshape(permute(b, order_b), {inner, columns})),
                  shape);

@@ -29,7 +29,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// Bounds of what waits, which is copies of traces: jobs, and instructions of them all together (some 60 bytes each).
+/// How much may wait, since a job holds a copy of its trace: how many jobs, and instructions in all (60 bytes each).
 constexpr size_t kMostJobs = 128, kMostInstrs = size_t{1} << 18;
 /// How long a job rests whose step came once: most come again within this, and short programs have ended.
 constexpr auto kRest = std::chrono::milliseconds(20);

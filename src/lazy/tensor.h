@@ -79,8 +79,8 @@ class TensorImpl {
   TensorImpl* base = nullptr;  ///< owning; null for who holds the storage. Of a view: that, or a detached tensor
   std::shared_ptr<const ViewStep> steps;  ///< from the base to here; null where there are none
   std::unique_ptr<External> external;     ///< of who holds the storage
-  /// Of who holds the storage: its dimensions from the outermost in memory on, where that order is not row-major. Its
-  /// value is row-major all the same: only strides go by this, and the memory that arrays share.
+  /// In the tensor that holds the storage: its dimensions from the outermost in memory on, where that is not row-major.
+  /// The value is row-major all the same: only strides go by this, and the memory that arrays share.
   std::unique_ptr<const Dims> order;
   // Up to here is what recording looks at: one line of the cache.
   std::unique_ptr<AutogradMeta> autograd;

@@ -13,7 +13,7 @@ namespace smolder::lazy {
 
 class TensorImpl;
 
-/// Of a tape, and read and written under its lock.
+/// Belongs to a tape, and is read and written under its lock.
 class Told {
  public:
   /// Whether `owner` is, or now becomes, the storage that is told where `memory` is.

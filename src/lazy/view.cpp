@@ -399,7 +399,7 @@ struct Former {
   uint32_t dependents;
 };
 
-/// Of one tensor that was given another's storage.
+/// The state of a tensor that was given another's storage.
 struct Left {
   std::vector<Former> formers;  ///< in order
   uint32_t dependents = 0;      ///< of the storage that it has now
@@ -441,7 +441,7 @@ void leave_storage(TensorImpl* self) {
   const std::lock_guard hold(g_leaving);
   const auto [it, first] = table().try_emplace(self);
   Left& left = it->second;
-  // Of those that the first assignment meets, some may be no views.
+  // Some of the tensors that the first assignment meets may be no views.
   const uint32_t dependents = others == 0 ? 0 : first ? others : left.dependents;
   left.dependents = 0;
   g_any_former.store(true, std::memory_order_relaxed);

@@ -366,7 +366,7 @@ void small(const Small<T>& s) {
   using V = typename S::V;
   constexpr int64_t W = S::W;
   static_assert(W <= kMaxWidth);
-  // Of each item: as much of k as fits, the sums of this chunk of k, and those of the chunks before.
+  // The memory holds for each item as much of k as fits, the sums of this chunk of k, and those of the chunks before.
   const int64_t outputs = s.m * s.n, room = (kSmallElements - 2 * outputs) / (s.m + s.n);
   alignas(64) T memory[kSmallElements * W];
   T *const chunk = memory, *const total = chunk + outputs * W, *const a = total + outputs * W,

@@ -21,8 +21,8 @@ using gemm::Part;
 constexpr int64_t kRowGroup = 128, kPackedRowGroup = 256;
 /// Elements between copied rows: rows a power of two apart would share cache sets.
 constexpr int64_t kRowPitch = kChunk + 16;
-/// Bytes of packed Y at a time. More than L2 holds, since its panels are read in order; less would copy X
-/// more often.
+/// How many bytes of Y are packed at a time: more than L2 holds, since panels are read in order. With less, X would be
+/// copied more often.
 constexpr int64_t kPackedBytes = 4 << 20;
 /// Elements of k packed at a time: bounds the working memory of very long sums.
 constexpr int64_t kStretch = 32 * kChunk;

@@ -75,7 +75,7 @@ using Jobs = signed char;                                    ///< 'A', 'S' or 'N
            (SolverHandle, SolverParams, SolverVectors, BlasFill, int64_t, SolverType, void*, int64_t, SolverType, \
             void*, SolverType, void*, size_t, void*, size_t, int*, int64_t))
 
-/// Of which there is one for each type, called cusolverDnS... and cusolverDnD...: (member, the rest of the name,
+/// Functions that there are for each type, called cusolverDnS... and cusolverDnD...: (member, the rest of the name,
 /// parameters), with void for the type.
 #define SMOLDER_CUSOLVER_TYPED(FUNCTION)                                                                              \
   FUNCTION(potrf_batched, potrfBatched, (SolverHandle, BlasFill, int, void**, int, int*, int))                        \

@@ -90,7 +90,7 @@ class Store {
   /// Bytes in pages that hold something.
   int64_t live_bytes();
   int64_t row_count();
-  /// Of an exported file: who wrote it, and what. Reads none in the cache itself.
+  /// The signature of an exported file: who wrote it, and what. The cache itself has none.
   void sign(const Hash128& signature);
   std::optional<Hash128> signature();
   /// Gives free pages back to the file system and empties the log. Not inside a transaction.

@@ -211,7 +211,7 @@ class AttentionCall final : public BoundLibrary {
     std::vector<int64_t> strides;  ///< by operand
   };
 
-  /// Of a joined result, the three that it is made of.
+  /// The three results that a joined one is made of.
   static std::vector<LibraryView> parts_of(LibraryView v) {
     const int axis = v.shape.size() - 3;
     v.shape.erase(axis);

@@ -17,7 +17,7 @@ bool takes_attention(int device, ir::Graph& g, const ir::Node& n, bool mask_has_
 /// Appends the node as one call and its results to `results`. With `rows_first` results lie as [..., L, heads, E].
 void append_attention(ir::Builder& b, ir::Graph& g, const ir::Node& n, bool rows_first, ir::ValueId* results);
 
-/// Of an op that `append_attention` appended.
+/// Binds an op that `append_attention` appended.
 std::unique_ptr<BoundLibrary> bind_attention(int device, ir::Op op, const std::vector<LibraryView>& inputs,
                                              const std::vector<LibraryView>& outputs,
                                              const std::vector<int64_t>& attrs);

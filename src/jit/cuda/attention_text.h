@@ -66,7 +66,7 @@ struct AttentionText {
   Shape forward() const;
   Shape grad_query() const;
   Shape grad_key() const;
-  /// Of tiles of a block's own rows, four of the other operand's, and of `staging`.
+  /// Bytes of tiles of a block's own rows, of four tiles of the other operand's, and of `staging`.
   int bytes_of(const Shape& s, int tiles) const {
     const int item = static_cast<int>(itemsize(dtype));
     return (tiles * s.rows() + 4 * s.columns) * (warpgroups ? head * item : head * item + 16) + staging(s);

@@ -341,7 +341,7 @@ class Encoder {
       put(Function::primitive(sums_.columns[c].step->op, s.dtype));
     }
     put(Code::kStore), put(value), put(static_cast<int32_t>(s.dtype)), put(s.address.buffer);
-    // Of elements that all go to one place the last stays.
+    // Where all elements go to one place, the last stays.
     const bool is_last = vector_ && !varies(s);
     put(is_last ? 2 : !vector_ && !out_.takes_columns ? 1 : 0), put(is_last ? var(vector_->vars[0]) : 0);
     sum(s.address.map, s.address.indirect);

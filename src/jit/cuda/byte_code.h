@@ -30,9 +30,9 @@ enum class Code : int32_t {
   kBeginStrip,  ///< value, variable, segment word, identity word, total
   kEndStrip,    ///< value, variable, segment word, count, total, function
 };
-// How operands are written. A sum: the number of its terms, the word of the offset, and (slot, word of the stride) for
-// each term. A count: a word, a slot or -1, the word of the total. A total: a slot or -1, the buffer, the slot of the
-// element.
+// How operands are written, each as words in this order:
+//   a sum: how many terms it has, the word of its offset, and for each term a slot and the word of its stride;
+//   a count: a word, a slot or -1, the word of the total;  a total: a slot or -1, the buffer, the slot of the element.
 
 /// A kernel for the interpreter. Its threads have slots of eight bytes for values, variables and accumulators alike.
 struct ByteCode {
@@ -66,7 +66,7 @@ struct ByteCode {
   }
 };
 
-/// Of a valid kernel, not scheduled.
+/// The code of a valid kernel that is not scheduled.
 ByteCode encode(const Kernel& kernel);
 
 /// Functions that the interpreter knows, by number: the elementwise primitives in the arithmetic of each dtype, casts,

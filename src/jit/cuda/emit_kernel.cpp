@@ -151,7 +151,7 @@ void KernelEmitter::sequential(const Stmt& s) {
   }
 }
 
-/// Of a split loop that no groups share: the totals before the loop, or in it the end of each segment.
+/// Writes, for a split loop that no groups share, the totals before the loop, or in it the end of each segment.
 void KernelEmitter::segments(const Stmt& s, bool before) {
   if (&s != shape_.split) return;
   const std::string v = vars_[s.vars[0]], end = "end_" + v;

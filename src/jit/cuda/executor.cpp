@@ -88,7 +88,7 @@ cuda::InstanceState& InstanceImpl::state_on_cuda() const {
   return *on_cuda_;
 }
 
-/// Of each leaf, then of each output.
+/// The bytes of each leaf, then of each output.
 std::vector<cuda::TouchedBytes> InstanceImpl::touched_bytes() const {
   std::vector<cuda::TouchedBytes> all(static_cast<size_t>(num_leaves_) + output_bytes_.size());
   for (const Touch& touch : touches_) {
@@ -278,7 +278,8 @@ std::span<void* const> InstanceImpl::graph_key(const RunArguments& args) const {
   return key;
 }
 
-/// What the host computes of the numbers of a run. Calls beside each other mostly have the same, as an optimizer's do.
+/// Computes on the host what follows from a run's numbers. A call whose numbers equal the call's before, as an
+/// optimizer's mostly do, copies its results.
 void InstanceImpl::compute_scalars(std::vector<uint64_t>& scalars) const {
   const Computed* before = nullptr;
   for (const Computed& c : computed_) {
@@ -366,7 +367,7 @@ void InstanceImpl::count(const cuda::InstanceState& state) const {
   if (state.gate && RunTables::of_thread().depth == 0) state.gate->queue_count();
 }
 
-/// Of a run in which the host found an index out of range. What the device found was before that.
+/// Ends a run in which the host found an index out of range. The device found its reports before that.
 std::vector<IndexReport> InstanceImpl::finish_with(std::vector<IndexReport> found) const {
   queue().stream().synchronize();
   std::vector<IndexReport> reports = cuda::take_reports(queue().device(), true);

@@ -152,7 +152,7 @@ class TransformCall final : public BoundLibrary {
   const std::shared_ptr<const FftPlan> plan_;
 };
 
-/// Of no numbers.
+/// A transform of no numbers.
 class Nothing final : public BoundLibrary {
  public:
   explicit Nothing(Op op) : op_(op) {}

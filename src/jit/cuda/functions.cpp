@@ -298,7 +298,7 @@ std::string Functions::extremum(ir::Op op) {
   return name;
 }
 
-/// Of sides x, and of two halves at once, which `..._of_both` adds to them in the end.
+/// Keeps extrema of sides in `x`, or of two halves at once in `pair`, which `..._both` adds to `x` in the end.
 std::string Functions::extremum_of_pack(ir::Op op, DType half) {
   const std::string one = extremum(op), type = half == DType::kFloat16 ? "f16" : "bf16", name = one + "_of_" + type;
   if (!defined_.emplace(name, true).second) return name;

@@ -16,15 +16,15 @@ class Functions {
  public:
   /// Name of the function of a primitive in the arithmetic of dtype `t`; a half is not rounded yet.
   std::string primitive(ir::Op op, DType t);
-  /// Of a cast between dtypes that are not halves.
+  /// The function of a cast between dtypes that are not halves.
   std::string cast(DType from, DType to);
-  /// Of `random_bits`; and of one that fills lanes at consecutive positions, which share four numbers a counter.
+  /// `random_bits`, and what fills lanes at consecutive positions with it, which share four numbers a counter.
   std::string random_bits();
-  /// Of float32, with the device's own instructions.
+  /// exp of float32, with the device's own instructions.
   std::string exp();
   std::string exp_lanes();
   std::string extremum(ir::Op op);
-  /// Of a float32 and all elements of a pack of halves, which are compared two by two.
+  /// The extremum of a float32 and all elements of a pack of halves, which are compared two by two.
   std::string extremum_of_pack(ir::Op op, DType half);
   std::string div_lanes();
   /// What divides positions next to each other by one size.
@@ -33,14 +33,14 @@ class Functions {
   /// Tells of an index out of range (device/report.cuh); and of the first of some lanes that is.
   std::string report();
   std::string report_lanes();
-  /// Of a primitive with a rare case, which several lanes branch around together; "" of others.
+  /// The function of a primitive with a rare case, which several lanes branch around together; "" for others.
   std::string rare_lanes(ir::Op op, DType t);
 
   /// All that were asked for.
   const std::string& text() const { return text_; }
 
  private:
-  /// That of ir/scalar.
+  /// The function that ir/scalar says.
   std::string formula(ir::Op op, DType t);
   std::string with_instructions(ir::Op op, const char* text);
   static std::string four(const std::string& function);

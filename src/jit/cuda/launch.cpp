@@ -118,7 +118,7 @@ void place_slots(LaunchPlan& plan, const KernelShape& shape) {
   plan.shape.shared_bytes = static_cast<unsigned>(shared);
 }
 
-/// Of `rows` positions of so many chunks. Where these alone keep the device busy each thread goes its own way. Groups
+/// For `rows` positions of so many chunks. Where these alone keep the device busy each thread goes its own way. Groups
 /// that share segments have a thread for each element that they add up.
 void plan_split_columns(LaunchPlan& plan, const KernelShape& shape, std::span<const int64_t> ints, int64_t rows,
                         int64_t chunks, int64_t shared_limit) {

@@ -1,5 +1,5 @@
-// Statements of a kernel on run-time numbers alone, as AdamW's corrections: the host runs them when these change,
-// not each thread of a device.
+// Statements of a kernel that compute with run-time numbers alone, as AdamW's corrections do: the host runs them when
+// the numbers change, so that no thread of the device has to.
 #pragma once
 
 #include <cstdint>

@@ -91,8 +91,8 @@ class Clusters {
   const char* try_merge_siblings(ir::NodeId a, ir::NodeId b, ir::ValueId shared);
   const char* combine(const Edge& e, Combined& out);
   const char* blocked_between(ir::NodeId a, ir::NodeId b, std::vector<int>& moved);
-  /// Of a kernel of clusters a and b (which may be one), in which these edges move elements. Empty where they are more
-  /// than a kernel may have.
+  /// The repeats of a kernel of clusters a and b (which may be one), in which these edges move elements. Empty where
+  /// they are more than a kernel may have.
   std::optional<Repeats> repeats_of(ir::NodeId a, ir::NodeId b, const std::vector<int>& moved);
   const char* repeats_too_much(ir::NodeId a, ir::NodeId b, Combined& how, int64_t shared_bytes);
   bool hangs_on_reduction(ir::NodeId node, ir::NodeId a, ir::NodeId b);

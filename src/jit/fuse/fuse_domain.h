@@ -44,7 +44,7 @@ Domain to_domain(const Space& space);
 Domain domain_of(Program& program, ir::NodeId node);
 /// Does it reduce an axis of more than one element? (Else it is as good as elementwise.)
 bool is_reduction(const ir::Graph& g, const ir::Node& n);
-/// Of a reduction: is it over the last extent that is not one, so a row reduction?
+/// Is a reduction over the last extent that is not one, so a row reduction?
 bool reduces_last(const ir::Graph& g, const ir::Node& n);
 
 }  // namespace smolder::jit

@@ -16,7 +16,7 @@ namespace {
 /// Fewer alike terms are not cut, and of values that no cache holds not even as many as one kernel adds up.
 constexpr size_t kFewTerms = 8, kFewLargeTerms = 48;
 constexpr int64_t kLargeTerm = 1 << 20;  // bytes
-/// Terms that kernels add up. The last of a sum is one alone: what follows joins its kernel.
+/// How many terms a kernel adds up. The last term gets a kernel of its own, which what follows the sum can join.
 constexpr std::array<size_t, 3> kTermsOfKernels = {16, 4, 1};
 
 class SumCutter {

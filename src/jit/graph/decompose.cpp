@@ -38,7 +38,8 @@ void widen_half_reductions(ir::Graph& g) {
 /// A kernel chooses among the parts of a cat for each element that it computes, and is compiled for each number of
 /// parts.
 constexpr size_t kMostParts = 16, kMostPartsOnDevice = 32;
-/// Of parts of a loop, one for each turn: a loop of one turn more would be another kernel, and copying takes no longer.
+/// How many parts that a loop made, one each turn, a kernel takes: with one turn more it would be another kernel, and
+/// copying takes no longer.
 constexpr size_t kMostAlike = 7;
 
 /// Elements of a result, and parts, beyond which choosing takes the CPU longer than storing each part and copying it:

@@ -10,8 +10,8 @@
 
 namespace smolder::jit {
 
-/// Of a call of the primitive `dot`: its third operand is a bias, or absent, and relu is a last attribute of 1 (see
-/// join_bias.h).
+/// The epilogue of a call of the primitive `dot`: its third operand is a bias, or absent, and relu is a last attribute
+/// of 1 (see join_bias.h).
 eager::MatmulDesc::Epilogue epilogue_of(const std::vector<LibraryView>& inputs, const std::vector<int64_t>& attrs);
 
 /// As many batches as one stride walks are one call; the others are a loop.
@@ -26,7 +26,7 @@ struct ProductSteps {
                eager::MatmulDesc::Epilogue epilogue = eager::MatmulDesc::Epilogue::kNone);
   /// Whether there is nothing to write.
   bool is_empty() const { return desc.batch == 0 || desc.m == 0 || desc.n == 0 || offsets.empty(); }
-  /// Of one call.
+  /// Operations of one call.
   double flops() const {
     return 2.0 * static_cast<double>(desc.batch) * static_cast<double>(desc.m) * static_cast<double>(desc.n) *
            static_cast<double>(desc.k);

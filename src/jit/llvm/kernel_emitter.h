@@ -106,7 +106,7 @@ class KernelEmitter {
   std::vector<V> buffers_, ints_, vars_;
   std::vector<Local> locals_;
   std::vector<Accumulator> accs_;
-  /// Of an op on vectors, by its operand's dtype and its own; null where the op is written out at each use.
+  /// Functions of ops on vectors, by the operand's dtype and the op's own; null where one is written out at each use.
   std::map<std::tuple<ir::Op, DType, DType>, llvm::Function*> functions_;
   llvm::Function* random_run_ = nullptr;
   V scratch_ = nullptr;

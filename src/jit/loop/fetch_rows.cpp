@@ -11,7 +11,7 @@ namespace smolder::jit {
 
 namespace {
 
-/// Of arithmetic: loads and stores would be in the way.
+/// The cost of the arithmetic alone: loads and stores would be in the way.
 double cost_of(const Stmt& loop) {
   double cost = 0;
   for (const Stmt& s : loop.body) cost += s.kind == StmtKind::kPrimitive ? op_cost(s.op) : 0;

@@ -449,7 +449,7 @@ class Interpreter {
   std::vector<std::unordered_map<int64_t, V>> totals_;  ///< by sum and element, while a segment of it is added up
   bool begins_segment_ = false, ends_segment_ = false;
   int lane_ = 0;
-  // Of a scheduled kernel
+  // For scheduled kernels:
   Races races_;
   Placements placements_;
   std::unordered_map<const Stmt*, std::unordered_map<int64_t, V>> sums_;  ///< by combination and element: a segment's

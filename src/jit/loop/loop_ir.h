@@ -166,7 +166,7 @@ enum class StmtKind : uint8_t {
   kResult,          ///< result = lanes of acc combined
   kCheckIndex,      ///< args[0] (int64) must lie in [0, limit): result is the clamped index; when out of range
                     ///< the error word `error_slot` of the launch is set
-  // Of scheduled kernels
+  // In scheduled kernels:
   kGrid,      ///< vars/extents, body. Root only, of a scheduled kernel; without vars, one group has all
   kBlock,     ///< two vars, `chunk`: in a kGrid, positions and elements that a group takes at once
   kThread,    ///< one var, `chunk` or `across`: shared out among the threads of a group

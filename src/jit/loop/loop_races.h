@@ -23,7 +23,7 @@ class Races {
     ++phase_;
   }
   void barrier() { ++phase_; }
-  /// Of threads that run one after the other here, each begins where the first did.
+  /// Threads run one after the other here, and each begins in the phase in which the first did.
   int64_t phase() const { return phase_; }
   void begin_thread(int64_t phase) { phase_ = phase; }
   /// Iterations of a split loop are of segments, which no barrier joins until it ends.
@@ -53,7 +53,7 @@ class Races {
     SMOLDER_CHECK(!races, InternalError, "internal error: two threads touch b", buffer, "[", element,
                   "] without a barrier between them, and one writes it, in\n", print(k));
     Touch& last = writes ? p.written : p.read;
-    // Of several readers no one is the only one.
+    // Where there are several readers, none is the only one.
     if (!writes && last.position >= 0 && last.position != now.position) {
       last.position = kSeveral;
     } else if (!writes && last.split != 0 && last.split == now.split && last.segment != now.segment) {
@@ -100,7 +100,7 @@ class Placements {
     if (s.kind == StmtKind::kStage) staged_.insert(place);
     if (s.kind == StmtKind::kUnstage) staged_.erase(place);
   }
-  /// Of a chunk: lane by lane.
+  /// The same for a chunk, lane by lane.
   void hold_lane(int buffer, const void* place) { chunks_[buffer].push_back(place); }
   void release_chunk(int buffer) { chunks_.erase(buffer); }
   /// Throws InternalError where a lane of a thread touches an element of a buffer of which it holds another.

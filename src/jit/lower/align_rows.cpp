@@ -148,7 +148,7 @@ class CopyOutputs {
     }
   }
 
-  /// Of a leaf: whether products may load its rows 16 bytes at a time, so that room behind others is of use.
+  /// Whether products may load the rows of a leaf 16 bytes at a time, so that room behind others is of use.
   bool begins_apart(ValueId v) const {
     const LeafAttributes a(g_.producer(v));
     return std::ranges::all_of(a.strides, [](const ir::Dim& d) { return d.value == 1 || d.value % kHalves == 0; });

@@ -185,7 +185,7 @@ void PlanImpl::compile_missing(std::span<const double> work) const {
   jit::compile_missing(program_, take_unready(program_.options.device.type), work);
 }
 
-/// Of each kernel in a run, as what stands in for it would take; by its first call.
+/// How long the stand-in of each kernel would take in a run; how slow it is, the first call of the kernel says.
 std::vector<double> InstanceImpl::work_of_stand_ins() const {
   const Program& p = plan_->program();
   std::vector<double> work(p.kernels.size(), 0.0), slowness(p.kernels.size(), 0.0);

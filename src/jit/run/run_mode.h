@@ -18,7 +18,7 @@ struct RunMode {
 
 /// Whether modes of compiled functions may tune: SMOLDER_AUTOTUNE is not 0.
 bool may_tune();
-/// That of this thread: within a scope the scope's, else one that tunes where SMOLDER_AUTOTUNE is 1 or at_once.
+/// The mode of this thread: within a scope the scope's, else one that tunes where SMOLDER_AUTOTUNE is 1 or at_once.
 RunMode run_mode();
 
 class RunModeScope {

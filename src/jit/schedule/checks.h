@@ -12,7 +12,7 @@ bool is_scatter(const Step& step);
 bool looks_at_index(const Step& step, DeviceType device);
 /// Whether a user's kernel may throw in it, which ends the step. One that only waits begins nothing that may fail.
 bool may_throw(const Step& step);
-/// Of the axis that a scatter names places of.
+/// The extent of the axis in which a scatter names places.
 ir::Dim axis_extent(const LibraryCall& scatter);
 /// Fills Program::checks, last_check and early_checks, and Step::is_looked_at.
 void find_checks(Program& program, std::span<const int> launch_of);

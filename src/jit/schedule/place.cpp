@@ -327,7 +327,7 @@ class DonorSearch {
     return std::ranges::count(launch_of_, last_throwing) == 1;
   }
 
-  /// Of a plan on a device that looks at indices: has donations keep their leaves where what overwrites them comes
+  /// In a plan on a device that looks at indices, has donations keep their leaves where what overwrites them comes
   /// after all that looks, and can be guarded.
   void guard() {
     int first = std::numeric_limits<int>::max();

@@ -16,8 +16,8 @@ namespace smolder::jit::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-/// Of a block that selects: as many as give each so many elements, which are in registers, or more that are not; and
-/// twice as many as are wanted, or what the threads come to first says little.
+/// Threads of a block that selects: so many that each has few elements, up to kHeldElements of them in registers; and
+/// kFirsts times as many as are wanted, or what the threads come to first says little.
 constexpr int64_t kFewestSelect = 128, kMostSelect = 1024, kManySelect = 256, kHeldElements = 16, kFirsts = 2;
 constexpr int64_t kShortRow = 32, kLongestTile = 4096;
 /// Fewer than one in so many wanted, and at most so many: they are selected. A block reads its row several times, so
@@ -75,7 +75,7 @@ class Sorted final : public BoundLibrary {
  private:
   enum class How { kNothing, kCount, kInBlock, kLong };
 
-  /// Of all axes but that sorted along; strides of the operand and of the results.
+  /// All axes but the one sorted along, with strides of the operand and of the results.
   Axes axes_of(const LibraryView& x) const {
     const auto without = [&](Dims list) {
       list.erase(axis_);
