@@ -61,7 +61,8 @@ struct Call {
   }
 };
 
-/// What NCCL is told, and what must live until that is done. The operand stays until then.
+/// How a collective runs: the launch that tells NCCL of it, and buffers that must live until it is done, as its operand
+/// does.
 struct Plan {
   Launch launch;
   std::vector<BufferRef> kept = {};
@@ -227,7 +228,7 @@ std::shared_ptr<QueuedJob> queue_call(std::string_view name, const Call& c, cons
                         c.device, plan.launch, std::move(plan.kept));
 }
 
-/// What was begun, by where its result will be.
+/// The jobs of collectives that were begun, by the address of their result.
 struct Begun {
   std::mutex lock;
   std::unordered_map<const void*, std::shared_ptr<QueuedJob>> jobs;

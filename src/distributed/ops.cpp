@@ -204,7 +204,7 @@ void run_now(const Kind& kind, const KernelCall& call) {
   next_token(call);
 }
 
-/// What was begun, by the number that its op gives: until it is finished.
+/// The jobs of collectives that were begun and are not finished, by the number that their op gives.
 struct Begun {
   std::mutex lock;
   std::unordered_map<int64_t, std::shared_ptr<Job>> jobs;

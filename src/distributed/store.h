@@ -56,7 +56,7 @@ class Store {
   Milliseconds timeout_;
 };
 
-/// What the others are made of: a map, used by one thread at a time.
+/// The map that the stores of one process are made of. One thread at a time uses it.
 class KeyValues {
  public:
   void set(const std::string& key, std::string value) { map_[key] = std::move(value); }

@@ -8,7 +8,7 @@
 namespace smolder::ir {
 namespace {
 
-/// What `convert` made of a number, as a T.
+/// A number that `convert` made, as a T.
 template <class T>
 T stored(const Scalar& v) {
   if constexpr (std::is_same_v<T, bool>) {

@@ -15,7 +15,7 @@ class Stream;
 
 namespace smolder::jit {
 
-/// What one call of a kernel on a device is of.
+/// The arguments of one call of a kernel on a device.
 struct KernelArguments {
   void* const* buffers;  ///< addresses on the device; null for scratch rows
   const int64_t* ints;
@@ -35,7 +35,7 @@ class DeviceKernel {
   /// How many words, behind the scalars of the kernel, the host computes of them, and what computes them.
   virtual size_t num_computed() const { return 0; }
   virtual void compute_scalars(uint64_t* /*scalars*/) const {}
-  /// What runs it until its own code is there, from the slowest.
+  /// The code that runs it, from the slowest: the first two stand in until its own is there.
   enum class Tier : uint8_t { kInterpreted, kQuick, kOwn };
   virtual Tier tier() const { return Tier::kOwn; }
 };

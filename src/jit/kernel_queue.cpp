@@ -41,7 +41,7 @@ StandIns from_environment() {
   return static_cast<StandIns>(it - std::begin(kNames));
 }
 
-/// What a job could not do, once a process.
+/// Warns of what a job could not do, once a process.
 void tell(const std::string& what) {
   static std::atomic<bool> told = false;
   record_event({"compile", "a kernel stays interpreted: " + what, ""});
@@ -134,7 +134,7 @@ struct KernelQueue::Shared {
 
   bool has_work() const { return !pausing && pauses == 0 && (!first.empty() || !waiting.empty()); }
 
-  /// What was launched most, and what makes one program with it.
+  /// Takes the kernel that was launched most, and those that make one program with it.
   std::vector<Waiting> take() {
     std::erase_if(waiting, [](const Waiting& w) { return !w.is_wanted(); });
     std::vector<Waiting> batch;

@@ -1,4 +1,4 @@
-// What of the compiler can be switched off, for finding out what a wrong result comes of.
+// Parts of the compiler that can be switched off, to find out where a wrong result comes from.
 #pragma once
 
 #include <string>
@@ -7,13 +7,13 @@
 
 namespace smolder::jit {
 
-/// What SMOLDER_DISABLE may name: stages that the compiler can do without, and parts of them. All change no bit of any
-/// result. Also `rule.NAME` for a rule of rules.def.
+/// The names that SMOLDER_DISABLE takes: stages that the compiler can do without, and parts of them. All change no bit
+/// of any result. Also `rule.NAME` for a rule of rules.def.
 std::vector<std::string_view> switch_names();
 /// Is it named there? Read each time: tests and tools change it.
 bool is_disabled(std::string_view name);
-/// What it names, as text; and what it is taken to name on this thread while a scope lives: a plan that is compiled
-/// later is as the program wanted it when it asked, and other threads read no variable that the program may set.
+/// The names in it, as text; a scope has others in their place on its thread. So a plan that is compiled later is as
+/// the program wanted it when it asked, and other threads read no variable that the program may set.
 std::string disabled_names();
 class DisabledScope {
  public:

@@ -247,7 +247,7 @@ Tensor widened(const ComplexCall& c, size_t at) {
   return is_differentiable(t.dtype()) ? t : t.to(part_type(promoted(c.operands)));
 }
 
-/// What add and sub with alpha add: a number stays one, by which no dtype is promoted.
+/// The second term of add and sub, times alpha: a number stays one, by which no dtype is promoted.
 Tensor scaled(const ComplexCall& c) {
   if (c.operands[1].kind() != Operand::kTensor) return mul(c.operands[1], c.operands[2]);
   if (!is_complex_number(c.operands[1])) return mul(Operand(widened(c, 1)), c.operands[2]);
@@ -315,7 +315,7 @@ Tensor log_of_sum(const ComplexCall& c) {
   return reshape(out, ir::reduced_shape("logsumexp", z.shape(), axes, c.attrs[count + 1] != 0));
 }
 
-/// What torch says of ops that complex numbers have no order for, and of others that it has no kernels of.
+/// torch's refusal of an op that needs an order of complex numbers, or of another that it has no kernel of.
 struct Refusal {
   std::string_view op;
   std::string_view text;  ///< a sentence, or the name of the kernel that is missing

@@ -41,8 +41,8 @@ void check_fits(Scalar value, DType dtype);
 void check_factor(std::string_view op, std::string_view what, Scalar factor, DType result);
 /// A number as an element of a dtype of integers, its fraction cut off. Throws RuntimeError where it is none.
 Scalar integer_element(std::string_view op, Scalar value, DType dtype);
-/// What a variance's divisor is made of n by: a number whose difference from n overflows nothing, and that leaves
-/// nothing of n where it is nan.
+/// The number that is taken from n for a variance's divisor: one whose difference from n overflows nothing, and for nan
+/// one that leaves nothing of n.
 Scalar correction_of(Scalar correction);
 /// Throws torch's RuntimeError where a norm is of no elements and has no number for that: of an order below 0 or
 /// infinite.

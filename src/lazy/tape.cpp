@@ -474,7 +474,7 @@ void Tape::forget_oldest() {
     if (t->next && t->next->forgotten) t->next = nullptr;
   }
   if (last_ && last_->forgotten) last_ = nullptr;
-  // What `of` lists for each key, without those that go, and without keys of none.
+  // Deletes from each list of `of` those that go, and the keys whose lists are empty then.
   const auto clean = [](auto& of, const auto& goes) {
     for (auto& [key, listed] : of) std::erase_if(listed, goes);
     std::erase_if(of, [](const auto& entry) { return entry.second.empty(); });

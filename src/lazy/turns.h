@@ -41,7 +41,7 @@ class Turns {
     Thread thread;
     std::exception_ptr error;
   };
-  /// What the calling thread has to hear; without an error if there is nothing.
+  /// The error that the calling thread has to hear of; none if there is nothing.
   Unheard hear();
 
  private:

@@ -478,7 +478,7 @@ bool follow_storage(TensorImpl* view) {
     owner->refs.fetch_add(1, std::memory_order_relaxed);
     before = Tensor(view->base);
     view->base->refs.fetch_sub(1, std::memory_order_relaxed);  // `before` has the other
-    // What it is a view of to autograd is no more where its elements are: its history is its own.
+    // Its elements are no longer where the tensor is that autograd takes it for a view of: its history is its own.
     if (view->requires_grad || view->base->requires_grad) view->detached = true;
     view->base = owner;
     last = one_less(it->second, former);

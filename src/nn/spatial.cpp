@@ -34,7 +34,7 @@ ConvBase::ConvBase(int dims, int64_t in_channels, int64_t out_channels, const Di
   bias = register_parameter("bias", offsets);
 }
 
-// What is written alike for one, two and three dimensions.
+// Functions that are alike for one, two and three dimensions.
 #define SMOLDER_FORWARD(dims)                                                                                     \
   Tensor Conv##dims##dImpl::forward(const Tensor& x) const {                                                      \
     const ConvOptions& o = options_;                                                                              \

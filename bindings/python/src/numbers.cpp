@@ -13,7 +13,7 @@
 namespace smolder::python {
 namespace {
 
-/// What numbers promote to, in this order.
+/// The kinds of numbers, in the order in which they promote.
 enum class Kind : uint8_t { kBool, kInt, kFloat };
 
 /// Numbers of nested lists, in order. It runs no code of Python, so that the lists stay what they are.

@@ -15,7 +15,7 @@ namespace smolder::distributed::nccl {
 
 /// Whether NCCL is there.
 bool is_available() noexcept;
-/// What one rank makes, and all need: bytes.
+/// A new id of a communicator, as bytes: one rank makes it, and all ranks need it.
 std::string new_id();
 
 /// How NCCL reduces a dtype; throws TypeError where it does not, ValueError for a reduction that it lacks.

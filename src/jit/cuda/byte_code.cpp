@@ -43,7 +43,7 @@ class Slots {
   };
 
   void define(Name name, size_t depth) { ranges_.try_emplace(name, Range{time_, time_, -1, depth}); }
-  /// What is used in a loop that it was defined before is used until that ends.
+  /// A value that is defined before a loop and used in it is used until the loop ends.
   void use(Name name, std::vector<Range*>& until_end, size_t depth) {
     Range& r = ranges_.at(name);
     r.end = std::max(r.end, time_);

@@ -26,7 +26,7 @@ ProgramText program_text(std::span<const Kernel* const> kernels, Effort effort =
 /// Kernels that one program holds at most: they share what a program costs, and one thread compiles them.
 inline constexpr size_t kProgramKernels = 8;
 
-/// What a compiled kernel is stored as.
+/// The form in which a compiled kernel is stored.
 struct Object {
   std::string entry, kernel, cubin;  ///< name of the function, `to_bytes` of the kernel, the program's code
 };

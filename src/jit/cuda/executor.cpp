@@ -102,7 +102,7 @@ std::vector<cuda::TouchedBytes> InstanceImpl::touched_bytes() const {
     bytes.copied_in |= is_leaf;
     bytes.copied_out |= !is_leaf;
   }
-  // What is guarded may leave them as they are.
+  // Guarded work may leave outputs as they are.
   for (const Donation& d : plan_->donations()) {
     cuda::TouchedBytes& output = all[static_cast<size_t>(num_leaves_ + d.output)];
     output.copied_in |= plan_->checks_indices() && d.keeps && output.copied_out;
@@ -118,7 +118,7 @@ bool InstanceImpl::queue_library(const LibraryStep& step) const {
                           {error, step.guarded ? guard_word() : nullptr});
 }
 
-/// What guarded work of this run looks at. A step that is part of another runs to its end.
+/// The word that guarded work of this run looks at. A step that is part of another runs to its end.
 const uint32_t* InstanceImpl::guard_word() const {
   return RunTables::of_thread().depth > 0 ? on_cuda_->gate->never() : on_cuda_->gate->failed();
 }
@@ -211,7 +211,7 @@ std::vector<cuda::MemoryRange> InstanceImpl::all_checks() const {
   return {{begin, reinterpret_cast<uintptr_t>(on_cuda_->errors->slot(errors_.size())), false}};
 }
 
-/// What looks at indices writes its slots, as it were, and what is guarded reads all.
+/// Adds the error words that a unit of work touches: one that looks at indices writes its own, a guarded one reads all.
 void InstanceImpl::add_checks(const WorkUnit& unit, std::vector<cuda::MemoryRange>& work) const {
   const auto slots = [&](size_t first, size_t count) {
     if (count == 0) return;

@@ -20,7 +20,7 @@ using ir::Op;
 
 /// Calls of a plan that one transform may be, where its axis lies between others.
 constexpr int64_t kMostPlanRuns = 16;
-/// What cuFFT's numbers start at a multiple of.
+/// The alignment that cuFFT asks of its numbers, in bytes.
 constexpr uintptr_t kAlignment = 16;
 
 LibraryView permuted(const LibraryView& v, const Dims& order) {
@@ -32,7 +32,7 @@ LibraryView permuted(const LibraryView& v, const Dims& order) {
   return out;
 }
 
-/// What a transform is made of: numbers, real ones or pairs, along axes.
+/// The operand of a transform: numbers, real ones or pairs, along axes.
 struct TransformLayout {
   Op op;
   Dims axes;

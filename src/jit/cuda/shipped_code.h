@@ -15,7 +15,7 @@ namespace smolder::jit::cuda {
 /// too. Empty where none came. Thread-safe; the text lives as long as the process.
 std::string_view shipped_code(const std::string& text, const std::string& arch, Contraction contraction);
 
-/// What a program is found by in a file.
+/// The key by which a program is found in a file.
 std::string shipped_key(const std::string& text, const std::string& arch, Contraction contraction);
 /// The name of the file for an architecture without a letter, and its bytes: of keys and code.
 std::string shipped_file(const std::string& arch);

@@ -236,7 +236,7 @@ bool Clusters::path_around(NodeId a, NodeId b) {
 }
 
 void Clusters::stand_together(NodeId a, NodeId b) {
-  // What a search from a came by moves behind the two; the rest between them needs nothing of a.
+  // Clusters that the search from a met move behind the two; the others between them need nothing of a.
   const int begin = clusters_[a].rank, end = clusters_[b].rank;
   int at = begin;
   const auto put = [&](NodeId c) {
@@ -383,7 +383,7 @@ void Clusters::merge_edges() {
   std::sort(order.begin(), order.end());
   for (const auto& [bytes, id] : order) {
     const Edge& e = f_.edges[id];
-    // What is moved joins no two kernels: stored_for() decides whether a kernel computes it again.
+    // A moved value joins no two kernels: stored_for() decides whether a kernel computes it again.
     if (find(e.from) == find(e.to) || e.kind == EdgeKind::kMoved) continue;
     if (const char* why = try_merge(e)) refused_.push_back({id, why});
   }

@@ -120,7 +120,7 @@ class Unifier {
         joined_columns_ = true;
         continue;
       }
-      // What is before a place must be a multiple of what is before the one kept last. Otherwise one of the two is
+      // The elements before a place must be a multiple of those before the place kept last. Otherwise one of the two is
       // given up; where neither may be, the spaces do not fit.
       const auto divides = [](Dim x, Dim y) { return x.value != 0 && y.value % x.value == 0; };
       if (!kept_.empty() && !divides(all_[kept_.back()].before, all_[k].before)) {

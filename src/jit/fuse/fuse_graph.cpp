@@ -132,7 +132,7 @@ class Build {
       }
       if (node.op == Op::kBarrier) ask(node.inputs[0]);
     }
-    // What is asked for is where the view of another operand begins, which strides may then no longer say.
+    // Nodes that are asked for are where views of other operands begin, and strides may then no longer say these.
     while (ask_operands()) {
     }
     for (NodeId i = 0; i < n; ++i) f_.computes[i] = f_.live[i] && computes(g_.nodes[i]);
@@ -180,7 +180,7 @@ class Build {
     return view_from(p_.graph.sym, g_, v, [&](ValueId x) { return memory_of(x); }).has_value();
   }
 
-  /// What is in fewer places than an expanded value, which strides make of it.
+  /// The value that an expanded one is a view of by strides, which is in fewer places.
   ValueId before_spread(ValueId v) const {
     while (g_.op(v) == Op::kExpand && !is_number(g_, g_.producer(v).inputs[0])) v = g_.producer(v).inputs[0];
     return v;

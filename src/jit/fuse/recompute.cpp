@@ -20,7 +20,7 @@ using ir::ValueId;
 
 namespace {
 
-/// What is computed from memory at most to have a value again.
+/// How many nodes are computed at most, from memory, to have a value again.
 constexpr size_t kMostNodes = 48;
 /// Multiplications and additions of a product in the time of a byte, and the arithmetic of a kernel that hides behind
 /// the bytes it moves. A device's.
@@ -162,7 +162,7 @@ class Recompute {
     return ns / kHidden / kByteCost;
   }
 
-  /// What it takes to have `v` again after `peak`; empty where it is needed there, or to keep more instead.
+  /// The cost of computing `v` again after `peak`; empty where the peak needs it, or more would have to be kept.
   std::optional<Candidate> candidate(ValueId v, int peak) const {
     if (!is_placed(v) || p_.groups[p_.group_of[v]].kind != Group::kKernel || p_.group_of[v] >= peak) return {};
     if (is_movement(g_.op(v))) return {};

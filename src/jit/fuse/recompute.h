@@ -12,7 +12,7 @@ namespace smolder::jit {
 int64_t scarce_bytes();
 void set_scarce_bytes(int64_t bytes);
 
-/// What memory is worth.
+/// How much time and traffic may be spent to save memory.
 struct RecomputeLimits {
   int64_t scarce = scarce_bytes();  ///< in the sample
   double share = 0.02;              ///< of a step's time, as estimated from what it moves and multiplies

@@ -27,7 +27,7 @@ struct Piece {
   Dim begin;                  ///< where it is put
 };
 
-/// What a value is a sum of: pieces of one axis, and nothing else.
+/// The pieces of one axis that a value is the sum of, with nothing else.
 struct Pieces {
   int axis = 0;
   std::vector<Piece> all;

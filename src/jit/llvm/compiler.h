@@ -9,7 +9,7 @@
 
 namespace smolder::jit::cpu {
 
-/// What code is made for.
+/// The processor that code is made for.
 struct Target {
   std::string triple;    ///< "x86_64-pc-linux-gnu"
   std::string cpu;       ///< LLVM's name of the processor

@@ -10,7 +10,7 @@ namespace smolder::jit::cpu {
 
 namespace {
 
-/// What such a loop has.
+/// The statements of such a loop.
 struct Columns {
   const Stmt *vector, *load, *store;
 };

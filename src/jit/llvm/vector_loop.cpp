@@ -39,7 +39,7 @@ VectorLoop::VectorLoop(KernelEmitter& emitter, const Stmt& loop, V begin, V end)
       first_of_(emitter.locals_.size()),
       runs_(emitter.locals_.size()),
       deferred_(emitter.locals_.size()) {
-  // What other loops made vectors of is not at hand here.
+  // Vectors that other loops made are not at hand here.
   for (Local& l : e_.locals_) l.vector = nullptr;
   if (e_.traits_.streaming) {
     streams_ = std::any_of(loop.body.begin(), loop.body.end(), [](const Stmt& s) { return s.streaming; });

@@ -151,7 +151,7 @@ class Interpreter {
   char* place_of(int buffer, int64_t element) {
     return memory(buffer) + element * static_cast<int64_t>(itemsize(k_.buffers[buffer].dtype));
   }
-  /// What is only read is fetched here.
+  /// Runs a statement that says where elements are kept. A buffer that is only read is fetched here.
   void placement(const Stmt& s) {
     const bool fetches = s.kind == StmtKind::kHold || s.kind == StmtKind::kStage;
     const auto place = [&] {
@@ -375,7 +375,7 @@ class Interpreter {
     return v;
   }
 
-  /// What is in memory is a segment's sum from its first iteration on, and the total again after its last.
+  /// Memory holds a segment's sum from its first iteration on, and the total again after its last.
   V from_segment(const Stmt& s, V loaded) {
     if (!begins_segment_) return loaded;
     for (size_t i = 0; i < segments_.sums.size(); ++i) {

@@ -252,7 +252,7 @@ class Verifier {
            "a value is computed again that no earlier loop computed");
   }
 
-  /// What is let go was taken before, by a statement of the same element.
+  /// A statement that lets elements go follows one that took the same.
   void placement(const Stmt& s) {
     const bool in_row = in_vector_ != 0 && in_chunks_ == 0, holds = s.kind <= StmtKind::kRelease;
     VERIFY(k_.root.kind == StmtKind::kGrid && (in_row || (holds && in_vector_ == 0 && in_chunks_ != 0)),

@@ -192,7 +192,7 @@ void Lowering::know_strides(Stmt& root) {
   }
 }
 
-/// What the vector loop reads with a distance, and another loop element after element, is read a tile at a time.
+/// Reads a tile at a time what the vector loop reads with a distance, and another loop element after element.
 void Lowering::cut_tiles(Stmt& root) {
   constexpr int64_t kFew = 16;  // elements, of which a tile would not be worth its loops
   if (root.kind != StmtKind::kParallel) return;

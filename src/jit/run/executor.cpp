@@ -20,7 +20,7 @@ namespace smolder::jit {
 
 namespace {
 
-/// What the threads of one launch share.
+/// State that the threads of one launch share.
 struct KernelRun {
   const Launch* launch;
   const Segment* segments;

@@ -30,7 +30,7 @@ class CheckSearch {
       if (looks_at_index(step, device)) found(launch_of_[s]);
       if (is_scatter(step)) scatter(s);
       for (const BufferId b : step.writes) maker_[b] = launch_of_[s];
-      // What was known of an index is not known of what is written over it.
+      // A fact about an index no longer holds where another value is written over it.
       std::erase_if(
           known_, [&](const Known& k) { return std::ranges::find(step.writes, k.index->buffer) != step.writes.end(); });
     }

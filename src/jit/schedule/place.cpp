@@ -308,9 +308,9 @@ class DonorSearch {
     }
   }
 
-  /// What a user's kernel throws, or on the CPU an index out of range, ends the step, which then runs op by op from its
-  /// leaves: none may be overwritten before. On a device kernels that overwrite leaves are guarded, and what only waits
-  /// begins nothing that may fail.
+  /// A user's kernel that throws, or on the CPU an index out of range, ends the step, which then runs op by op from its
+  /// leaves: none may be overwritten before. On a device kernels that overwrite leaves are guarded, and a step that only
+  /// waits begins nothing that may fail.
   int last_launch_of_users() const {
     int last = -1;
     for (size_t s = 0; s < p_.steps.size(); ++s) {
@@ -358,8 +358,8 @@ class DonorSearch {
     });
   }
 
-  /// What guarded steps write and what is found by an index, and what is made of that, has no value where a step
-  /// failed.
+  /// Marks outputs that have no value where a step failed: those that guarded steps write, that are found by an index,
+  /// and that are made of these.
   void mark_outputs() {
     std::vector<bool> unsure(p_.buffers.size());
     for (const Step& step : p_.steps) {

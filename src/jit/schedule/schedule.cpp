@@ -183,7 +183,7 @@ class Scheduler {
   /// Memory that a step must give back to run before its turn, in bytes of the sample: less is not worth a launch
   /// of its own.
   static constexpr int64_t kWorthwhile = 256 << 10;
-  /// What joining a launch before its turn may keep alive for longer.
+  /// How many bytes a step that joins a launch before its turn may keep alive for longer.
   static constexpr int64_t kNegligible = 64 << 10;
   /// On a device: what a small step moves at most; with how much moved by all a launch is long enough; what those that
   /// are put off may keep alive, one and all; and what a launch may take for those that join it.
