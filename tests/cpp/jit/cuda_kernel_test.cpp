@@ -5,16 +5,15 @@
 #include <bit>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
 #include <numeric>
 #include <random>
 #include <regex>
-#include <sstream>
 #include <string>
 #include <string_view>
 
 #include "jit/cuda_emulator.h"
 #include "jit/error_slots.h"
+#include "jit/golden_text.h"
 #include "jit/kernel_samples.h"
 #include "jit/kernel_test_util.h"
 #include "jit/plan_test_util.h"
@@ -38,23 +37,12 @@ namespace {
 
 constexpr const char* kArchitectures[] = {"sm_80", "sm_90", "sm_100"};
 
-std::string contents(const std::string& file) {
-  std::ostringstream text;
-  text << std::ifstream(file).rdbuf();
-  return text.str();
-}
-Kernel golden(const std::string& name) { return parse_loop(contents("tests/golden/loop/" + name + ".smir")); }
-
-// SMOLDER_BLESS=1 writes what is expected anew.
 TEST(CudaKernel, Text) {
   for (const char* name : {"gelu", "softmax", "softmax_kept", "column_sum", "embedding", "pad_and_cat",
                            "layer_norm_backward", "split_backward", "transpose", "triples", "pair_sums"}) {
     const Kernel k = golden(name);
     const Kernel* kernels[] = {&k};
-    const std::string text = cuda::program_text(kernels).kernels[0];
-    const std::string file = std::string("tests/golden/cuda/") + name + ".cu";
-    if (std::getenv("SMOLDER_BLESS")) std::ofstream(file) << text;
-    EXPECT_EQ(text, contents(file)) << file;
+    expect_golden(std::string("tests/golden/cuda/") + name + ".cu", cuda::program_text(kernels).kernels[0]);
   }
 }
 
@@ -66,9 +54,7 @@ TEST(CudaKernel, GuardedText) {
   EXPECT_TRUE(from_bytes(to_bytes(guarded)).guarded);
   EXPECT_FALSE(from_bytes(to_bytes(one)).guarded);
   const Kernel* kernels[] = {&guarded};
-  const std::string text = cuda::program_text(kernels).kernels[0], file = "tests/golden/cuda/gelu_guarded.cu";
-  if (std::getenv("SMOLDER_BLESS")) std::ofstream(file) << text;
-  EXPECT_EQ(text, contents(file)) << file;
+  expect_golden("tests/golden/cuda/gelu_guarded.cu", cuda::program_text(kernels).kernels[0]);
 }
 
 // What is guarded does nothing once a step has failed; a check says so, with the index and its bound, and only the

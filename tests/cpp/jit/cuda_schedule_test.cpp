@@ -1,13 +1,11 @@
 // Kernels as a device runs them: what the passes make of loop IR, and that barriers are where they must be.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <fstream>
 #include <functional>
-#include <sstream>
 #include <string>
 #include <vector>
 
+#include "jit/golden_text.h"
 #include "jit/kernel_samples.h"
 #include "smolder/core/error.h"
 #include "smolder/jit/cuda/barriers.h"
@@ -17,16 +15,10 @@
 namespace smolder::jit::test {
 namespace {
 
-std::string contents(const std::string& file) {
-  std::ostringstream text;
-  text << std::ifstream(file).rdbuf();
-  return text.str();
-}
-
 // Each of a kind: one loop over elements; chunks of columns, of a sum too; rows that stay with their threads; a row in
 // shared memory; rows of two lengths; numbers that one thread writes for all; tiles; rows that wait in shared memory;
 // rows beside sums over them; what threads hold around a loop; several chunks of a thread; few columns, all of a
-// thread. SMOLDER_BLESS=1 writes what is expected anew.
+// thread.
 TEST(CudaSchedule, Text) {
   for (const char* name : {"gelu", "column_sum", "softmax", "softmax_kept", "two_lengths", "row_numbers", "transpose",
                            "long_rows", "rows_and_sums", "largest_of_columns", "scaled_rows", "pair_sums"}) {
@@ -35,9 +27,7 @@ TEST(CudaSchedule, Text) {
     const std::string before = contents(own).empty() ? contents(common) : contents(own);
     const cuda::Schedule schedule(parse_loop(before));
     const std::string text = print(schedule.kernel);
-    const std::string file = std::string("tests/golden/schedule/") + name + ".smir";
-    if (std::getenv("SMOLDER_BLESS")) std::ofstream(file) << text;
-    EXPECT_EQ(text, contents(file)) << file;
+    expect_golden(std::string("tests/golden/schedule/") + name + ".smir", text);
     EXPECT_NO_THROW(verify(schedule.kernel));
     EXPECT_EQ(print(parse_loop(text)), text);
   }
@@ -268,7 +258,7 @@ TEST(CudaSchedule, NoBarrierIsLeftOut) {
 
 // Another thread copies an element to a tile than the one that reads it there, but for the first.
 TEST(CudaSchedule, TilesWaitForTheirCopies) {
-  Kernel k = cuda::Schedule(parse_loop(contents("tests/golden/loop/transpose.smir"))).kernel;
+  Kernel k = cuda::Schedule(golden("transpose")).kernel;
   EXPECT_EQ(race_of(print(k), {40, 50}, 40, 2000), "");
   int barriers = 0;
   without_each_barrier(k, k.root.body, [&] {
@@ -280,7 +270,7 @@ TEST(CudaSchedule, TilesWaitForTheirCopies) {
 
 TEST(CudaSchedule, VerifiesTiles) {
   const auto broken = [](const std::function<void(Kernel&, Stmt & block)>& damage) -> std::string {
-    Kernel k = cuda::Schedule(parse_loop(contents("tests/golden/loop/transpose.smir"))).kernel;
+    Kernel k = cuda::Schedule(golden("transpose")).kernel;
     damage(k, k.root.body[0]);
     try {
       verify(k);
@@ -303,7 +293,7 @@ TEST(CudaSchedule, VerifiesTiles) {
 
 TEST(CudaSchedule, VerifiesWhatIsScheduled) {
   const auto broken = [](const std::function<void(Kernel&)>& damage) -> std::string {
-    Kernel k = cuda::Schedule(parse_loop(contents("tests/golden/loop/gelu.smir"))).kernel;
+    Kernel k = cuda::Schedule(golden("gelu")).kernel;
     damage(k);
     try {
       verify(k);

@@ -4,16 +4,15 @@
 #include <algorithm>
 #include <bit>
 #include <cstdlib>
-#include <fstream>
 #include <random>
 #include <regex>
 #include <set>
-#include <sstream>
 #include <string>
 #include <vector>
 
 #include "jit/cuda_emulator.h"
 #include "jit/error_slots.h"
+#include "jit/golden_text.h"
 #include "jit/kernel_test_util.h"
 #include "jit/random_kernel.h"
 #include "smolder/ir/graph.h"
@@ -27,11 +26,6 @@
 namespace smolder::jit::test {
 namespace {
 
-Kernel golden(const std::string& name) {
-  std::ostringstream text;
-  text << std::ifstream("tests/golden/loop/" + name + ".smir").rdbuf();
-  return parse_loop(text.str());
-}
 Kernel together(Kernel k) {
   k.together = true;
   return k;
@@ -107,15 +101,10 @@ TEST(Together, TextIsKeptAndReadBack) {
   EXPECT_FALSE(from_bytes(to_bytes(one)).together);
 }
 
-// SMOLDER_BLESS=1 writes what is expected anew.
 TEST(Together, Text) {
   const Kernel k = together(golden("gelu"));
   const Kernel* kernels[] = {&k};
-  const std::string text = cuda::program_text(kernels).kernels[0], file = "tests/golden/cuda/gelu_together.cu";
-  if (std::getenv("SMOLDER_BLESS")) std::ofstream(file) << text;
-  std::ostringstream expected;
-  expected << std::ifstream(file).rdbuf();
-  EXPECT_EQ(text, expected.str()) << file;
+  expect_golden("tests/golden/cuda/gelu_together.cu", cuda::program_text(kernels).kernels[0]);
 }
 
 TEST(Together, OfAllSizes) {

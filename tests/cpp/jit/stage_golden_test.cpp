@@ -2,22 +2,15 @@
 // anew; read the difference as you would a change of code.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <fstream>
-#include <sstream>
 #include <string>
 
+#include "jit/golden_text.h"
 #include "smolder/ir/graph.h"
 #include "smolder/jit/compile.h"
 
-namespace smolder::jit {
+namespace smolder::jit::test {
 namespace {
-
-std::string contents(const std::string& file) {
-  std::ostringstream text;
-  text << std::ifstream(file).rdbuf();
-  return text.str();
-}
 
 /// A graph of tests/golden/parse, whose comments the parser does not take.
 ir::Graph graph_of(const std::string& name) {
@@ -33,9 +26,7 @@ class StageGolden : public ::testing::TestWithParam<const char*> {
  protected:
   static void expect(std::string_view stage) {
     const std::string graph = GetParam(), file = "tests/golden/stages/" + graph + "." + std::string(stage) + ".txt";
-    const std::string text = text_after(graph_of(graph), {}, stage);
-    if (std::getenv("SMOLDER_BLESS")) std::ofstream(file) << text;
-    EXPECT_EQ(text, contents(file)) << file << ": run with SMOLDER_BLESS=1 to accept";
+    expect_golden(file, text_after(graph_of(graph), {}, stage));
   }
 };
 
@@ -50,4 +41,4 @@ INSTANTIATE_TEST_SUITE_P(Graphs, StageGolden,
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace
-}  // namespace smolder::jit
+}  // namespace smolder::jit::test
