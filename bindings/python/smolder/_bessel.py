@@ -225,7 +225,7 @@ def j1(x: Tensor) -> Tensor:
 
 
 def _of_positive(x: Tensor, at_zero: float, value: Tensor) -> Tensor:
-    """What a function of positive numbers is elsewhere: infinite at 0, and nan below."""
+    """The value of a function of positive numbers elsewhere: infinite at 0, and nan below."""
     return _core.where(x == 0, at_zero, _core.where(x < 0, math.nan, value))
 
 

@@ -218,7 +218,7 @@ def is_held(dtype: Any) -> bool:
 
 @functools.cache
 def _values(name: str) -> Any:
-    """What each of the 256 bytes is, as float32."""
+    """The values of all 256 bytes, as float32."""
     bits = numpy.arange(256)
     exponent_bits, fraction_bits, bias = (4, 3, 7) if name == "float8_e4m3fn" else (5, 2, 15)
     fraction = bits & ((1 << fraction_bits) - 1)
@@ -327,7 +327,7 @@ def carrier_of(dtype: DType) -> DType:
 
 
 def made(make: Callable[..., Any], dtype: DType, args: Any, options: Any) -> Any:
-    """What a function that makes tensors makes of such a dtype."""
+    """Calls a function that makes tensors, for a tensor of such a dtype."""
     name, kind = make.__name__, name_of(dtype)
     if name not in _MAKERS or kind not in _CARRIERS:
         if kind not in _CARRIERS:
@@ -386,7 +386,7 @@ class Bits(Tensor):
 
     @property
     def dtype(self) -> Any:
-        """What the bits are elements of."""
+        """The dtype whose elements the bits are."""
         return self._held
 
     @classmethod

@@ -109,7 +109,7 @@ def error(function, args, kwargs):
 
 
 def _beyond(function, args, kwargs):
-    """What a number that is alone and too large raises, by what the function takes there, and the number."""
+    """The class of the error for a number too large for its argument, and the number; else TypeError and None."""
     is_method = type(function).__name__ == "nb_method"
     for s in function.__nb_signature__:
         of = _Signature(s[0], is_method)

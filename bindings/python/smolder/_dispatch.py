@@ -150,7 +150,7 @@ def _known(name):
 
 
 def ask(core: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """What the innermost mode answers to an op that was called."""
+    """The answer of the innermost mode to an op that was called."""
     if core.is_user_op:
         op, run = _ops.known.get(core.name) or _ops.OpOverload(core), None
     elif core.name == "matmul" and (name := _product(*args)):

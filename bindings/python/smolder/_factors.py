@@ -39,7 +39,7 @@ def _arrays(function, *operands):
 
 
 def _small(function, a, *arguments):
-    """What one of the binding's functions of small matrices on the CPU gives; None where LAPACK is to be asked."""
+    """The result of a function of the binding for small matrices on the CPU; None where LAPACK is to be asked."""
     return function(a, *arguments) if a._on_cpu else None
 
 

@@ -5,7 +5,7 @@ from smolder.autograd.function import Function
 
 
 class _Unrecorded:
-    """What a forward is given in place of a record that nothing would read."""
+    """Stands in a forward for a record that nothing would read."""
 
     def save_for_backward(self, *tensors):
         pass

@@ -44,7 +44,7 @@ class linalg_ldl_factor_ex(NamedTuple):
 
 
 def _size(x):
-    """What LAPACK chooses pivots by: the magnitude, or the sum of those of both parts."""
+    """The size by which LAPACK chooses pivots: the magnitude, or for complex numbers the sum of those of both parts."""
     return numpy.abs(x.real) + numpy.abs(x.imag) if numpy.iscomplexobj(x) else numpy.abs(x)
 
 

@@ -98,7 +98,7 @@ def _h(a):
 
 
 def _size(a):
-    """What LAPACK chooses pivots by: the magnitude, or the sum of those of both parts."""
+    """The size by which LAPACK chooses pivots: the magnitude, or for complex numbers the sum of those of both parts."""
     return numpy.abs(a.real) + numpy.abs(a.imag) if a.dtype.kind == "c" else numpy.abs(a)
 
 

@@ -1,4 +1,4 @@
-"""What the ops of nested tensors do that do not see the values alone: rules by the ops' names."""
+"""Rules, by the names of ops, for ops of nested tensors that have to know where each tensor ends."""
 
 from __future__ import annotations
 
@@ -192,7 +192,7 @@ def mean(
 
 
 def _identity(name, dtype):
-    """What no element is beyond: padding that amax or amin does not see."""
+    """A number that no element is beyond: padding that amax or amin does not see."""
     is_largest = name == "amax"
     if dtype.is_floating_point:
         return -math.inf if is_largest else math.inf

@@ -58,7 +58,7 @@ def call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, 
 
 
 def factor_named(name: str) -> str | None:
-    """What the number is called that an op in place multiplies its operand by, where it has one."""
+    """The name of the number by which an op in place multiplies its operand, where it has one."""
     return _BEFORE.get(name.removesuffix("_"))
 
 

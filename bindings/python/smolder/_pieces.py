@@ -17,7 +17,7 @@ __dir__ = _listing(__name__)
 
 
 def pieces(value: Any) -> Any:
-    """What tensor_split is told by a tensor: how many pieces, or where they end if it has a dimension."""
+    """The second argument of tensor_split as numbers: how many pieces, or where they end."""
     if not isinstance(value, _core.Tensor):
         return value
     if value.dtype != _core.int64:

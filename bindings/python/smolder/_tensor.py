@@ -94,7 +94,7 @@ def size(self, dim=None):
 
 
 def size_of(extents, dim):
-    """What size(dim) of a tensor of such extents is."""
+    """The result of size(dim) for a tensor of such extents."""
     if dim is None:
         return Size(extents)
     if builtins.isinstance(dim, builtins.bool) or not hasattr(dim, "__index__"):
@@ -489,7 +489,7 @@ _TYPE_NAMES = {getattr(_core, k): f"smolder.{v}Tensor" for k, v in _TYPE_NAMES.i
 
 
 def kind_name(dtype):
-    """What torch's errors call a dtype: `Long` for int64."""
+    """The name of a dtype in torch's errors: `Long` for int64."""
     return _TYPE_NAMES[dtype].rpartition(".")[2].removesuffix("Tensor")
 
 

@@ -118,7 +118,7 @@ class SobolEngine:
         return self
 
     def _changes(self, n, first=None):
-        """What the points of numbers first, ..., first + n - 1 differ by from the one before each."""
+        """The differences of the points first, ..., first + n - 1 from the point before each."""
         k = numpy.arange(n) + (self.num_generated if first is None else first)
         lowest = k & -k  # a Gray code: of k in turn, the lowest bit says which direction changes
         return self.sobolstate.numpy().T[numpy.log2(lowest).astype(numpy.int64)]

@@ -25,5 +25,5 @@ _core._set_sparse_class(SparseTensor)
 
 
 def in_place(name: str, self: Tensor, other: Tensor) -> Tensor:
-    """What the operators in place of a strided tensor and a sparse one are; C++ asks."""
+    """Runs an operator in place on a strided tensor and a sparse one, for C++."""
     return call(f"{name}_", self, other)

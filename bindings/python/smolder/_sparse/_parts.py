@@ -190,7 +190,7 @@ def from_dense(x: Tensor, sparse_dim: int, wanted: int = COO) -> Tensor:
 
 
 def missing(name: str, *given: Any) -> NotImplementedError:
-    """What torch raises where a layout has no such op."""
+    """torch's error where a layout has no such op."""
     s = next(x for x in given if is_sparse(x))
     where = "CUDA" if s.is_cuda else "CPU"
     of = s.layout

@@ -452,7 +452,7 @@ def is_legacy(x: Any) -> bool:
 def converted(
     x: Tensor, sparse_dim: int | None, layout: Any, blocksize: Any = None, dense_dim: int | None = None
 ) -> Tensor:
-    """What to_sparse is, of strided tensors and of sparse ones."""
+    """to_sparse, of strided tensors and of sparse ones."""
     if sparse_dim is not None and (layout is not None or blocksize is not None or dense_dim is not None):
         raise RuntimeError("to_sparse: sparse_dim goes with no layout, blocksize or dense_dim")
     wanted = COO if layout is None else _make._kind(layout, "to_sparse")

@@ -32,7 +32,7 @@ class BackwardCFunction(_core._FunctionBase):
 
     @property
     def saved_tensors(self) -> tuple[Any, ...]:
-        """What save_for_backward was given."""
+        """The tensors that save_for_backward was given."""
         saved = super().saved_tensors
         if self._sparse_saved is None:
             return saved

@@ -89,7 +89,7 @@ def rebuilt(case, outputs, replaced=None):
 
 
 def _values(case, values):
-    """What eager execution makes of some values, on the CPU."""
+    """Some values as eager execution computes them, on the CPU."""
     step = dataclasses.replace(case.step, outputs=list(values))
     return [t.cpu() for t in Replay(case.trace, step, case.data, case.device).eager()]
 

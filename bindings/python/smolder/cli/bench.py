@@ -93,7 +93,7 @@ def _measure(row, context, args):
 
 
 def _peers(row, context, python):
-    """What torch and jax take for the same row, in the same unit, from a process of their own."""
+    """The figures of torch and jax for the same row, in the same unit, from a process of their own."""
     script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "bench_peers.py")
     call = [python, script, row.name, str(context.threads), "quick" if context.quick else "full"]
     try:

@@ -340,7 +340,7 @@ def _mlp(context, train):
 
 
 def _state_bytes(parameters, inputs, train):
-    """What must move beside the products: the input, and AdamW's 28 bytes a parameter."""
+    """The bytes that must move beside the products: the input, and AdamW's 28 bytes a parameter."""
     return 4 * inputs + (28 * parameters if train else 0)
 
 

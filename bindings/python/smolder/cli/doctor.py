@@ -225,7 +225,7 @@ def _examine():
 
 
 def _problems(found):
-    """What does not work, each with what to do."""
+    """The things that do not work, each with what to do."""
     out = [(f"{x['name']}: {x['reason']}", x["remedy"]) for x in found["libraries"] if x["needed"] and not x["found"]]
     if found["cache"]["problem"]:
         out.append((f"kernel cache: {found['cache']['problem']}", found["cache"]["remedy"]))

@@ -218,7 +218,7 @@ def _moved(values, device):
 
 
 class _Reducer:
-    """What a backward pass does with gradients. It is no attribute of the module: what it notes changes in each step."""
+    """Handles gradients in a backward pass. It is no attribute of the module: what it notes changes in each step."""
 
     def __init__(self, module, named, cap):
         self._module = weakref.ref(module)

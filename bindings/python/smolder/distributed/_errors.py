@@ -1,4 +1,4 @@
-"""What goes wrong between processes, as torch names it."""
+"""Errors between processes, under torch's names."""
 
 from __future__ import annotations
 

@@ -143,7 +143,7 @@ class group(metaclass=_Group):
 
 
 class _World:
-    """What this process knows of the others."""
+    """The groups that this process is in, and how it reaches the others."""
 
     store: Store | None = None
     store_rank = -1  # who serves it, where that is known

@@ -70,7 +70,7 @@ def _padded(tensor, size: int):
 
 
 def _sizes(size: int, pg) -> list[int]:
-    """What all processes say."""
+    """The sizes that all processes give, in the order of ranks."""
     out = _creation.zeros(pg.size(), dtype=_core.int64, device=pg.device())
     all_gather_into_tensor(out, _creation.tensor([size], dtype=_core.int64, device=pg.device()), pg)
     return out.tolist()

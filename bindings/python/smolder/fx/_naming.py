@@ -86,7 +86,7 @@ def snake_case(text: str) -> str:
 
 
 def target_name(target: Any) -> str:
-    """What a node is called that has this target."""
+    """The name of a node with this target, without a number."""
     if is_op(target):
         return snake_case(_op_name(target).partition(".")[2])
     name = target if isinstance(target, str) else _own_name(target)

@@ -47,7 +47,7 @@ class Interpreter:
         self.user_to_last_uses = last_uses(self.graph.nodes) if garbage_collect_values else {}
 
     def run(self, *args: Any, initial_env: dict[Node, Any] | None = None, enable_io_processing: bool = True) -> Any:
-        """What the graph returns for these arguments. Nodes in initial_env are not run, and have these values."""
+        """Runs the graph on these arguments. Nodes in initial_env are not run, and have these values."""
         self.env = {} if initial_env is None else initial_env
         self.args_iter = iter(self.graph.process_inputs(*args) if enable_io_processing else args)
         for node in self.graph.nodes:

@@ -105,7 +105,7 @@ class TracerBase:
         return node
 
     def proxy(self, node: Node) -> Proxy:
-        """What stands for the value of a node."""
+        """The proxy that stands for the value of a node."""
         return Proxy(node, self)
 
     def create_proxy(

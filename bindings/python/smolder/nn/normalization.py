@@ -34,7 +34,7 @@ def _affine(module, shape, weight, bias, dtype):
 
 
 def _without_bias(norm, affine):
-    """What norms print of a bias: that there is none, where they have weights. torch's of 2.11 have no such argument."""
+    """The text about a bias that norms print: that they have weights and none. torch 2.11 has no such argument."""
     return "bias=False, " if affine and norm.bias is None else ""
 
 

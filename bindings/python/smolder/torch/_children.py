@@ -9,7 +9,7 @@ LOKY = "loky.backend.spawn"  # the module that tells the workers of loky what to
 
 
 class _Installed:
-    """What a process is told: read, it makes torch Smolder there, too."""
+    """An object for a child process: read there, it makes torch Smolder there, too."""
 
     def __reduce__(self):
         from smolder.torch import install

@@ -25,7 +25,7 @@ class CheckpointPolicy(enum.Enum):
 
 
 class SelectiveCheckpointContext:
-    """What a policy is told beside the op: whether the function runs again."""
+    """The first argument of a policy: says whether the function runs again."""
 
     is_recompute: bool
 

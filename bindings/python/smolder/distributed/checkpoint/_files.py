@@ -50,7 +50,7 @@ class FileSystemWriter:
         return self.path
 
     def begin(self) -> str:
-        """What the files of this save are called by. One process asks, and tells the others."""
+        """The name that the files of this save begin with. One process asks, and tells the others."""
         os.makedirs(self.path, exist_ok=True)
         if not self.overwrite and os.path.exists(os.path.join(self.path, INDEX)):
             raise RuntimeError(f"Checkpoint already exists and self.overwrite={self.overwrite}.")

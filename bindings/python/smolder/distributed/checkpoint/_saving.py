@@ -36,7 +36,7 @@ __dir__ = _listing(__name__)
 
 
 class CheckpointException(RuntimeError):
-    """What went wrong, by the rank that it went wrong on."""
+    """The failures of a save or a load, by the rank that each was on."""
 
     def __init__(self, msg: str, failures: dict[int, Any]) -> None:
         super().__init__(msg, failures)
@@ -54,10 +54,10 @@ class CheckpointException(RuntimeError):
 
 @runtime_checkable
 class Stateful(Protocol):
-    """What is saved by its state_dict(), and loaded by load_state_dict()."""
+    """An object that is saved by its state_dict(), and loaded by load_state_dict()."""
 
     def state_dict(self) -> dict[str, Any]:
-        """What is to be saved."""
+        """The state to be saved."""
         ...
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:

@@ -56,12 +56,12 @@ class CPUOffloadPolicy(OffloadPolicy):
 
 
 def unit_of(module: Any) -> Unit:
-    """What a module was made by fully_shard."""
+    """The unit that fully_shard made of a module."""
     return _units[module]
 
 
 class UnshardHandle:
-    """What unshard(async_op=True) returns: it is recorded, and there is nothing to wait for."""
+    """The result of unshard(async_op=True): that is recorded, and there is nothing to wait for."""
 
     def wait(self) -> None:
         """Nothing."""
@@ -76,7 +76,7 @@ def _cast(dtype, values):
 
 
 class FSDPModule:
-    """What fully_shard makes a module's class derive from."""
+    """The class from which fully_shard has a module's class derive."""
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         """An object of the class that was sharded, which is not."""

@@ -404,7 +404,7 @@ def distribute_tensor(
 
 
 def _of_source(local, mesh, source):
-    """What the process with that place in each group has."""
+    """The part of the process with that place in each group."""
     from smolder.distributed._collectives import broadcast
 
     local = local.clone()

@@ -63,7 +63,7 @@ def rule(*names: str) -> Any:
 
 
 def call(func: Any, args: Any, kwargs: Any) -> Any:
-    """What a function of DTensors gives."""
+    """The result of a function of DTensors."""
     from smolder.distributed.tensor import _rules as _  # noqa: F401
 
     name = _plain_name(getattr(func, "__name__", ""))

@@ -23,7 +23,7 @@ __dir__ = _listing(__name__)
 
 
 class TensorMetadata(typing.NamedTuple):
-    """What a tensor is like. No tensor is quantized here."""
+    """The metadata of a tensor. No tensor is quantized here."""
 
     shape: Size
     dtype: DType
@@ -35,7 +35,7 @@ class TensorMetadata(typing.NamedTuple):
 
 
 def _extract_tensor_metadata(result: Tensor, include_contiguity: bool = True) -> TensorMetadata:
-    """What a tensor is like."""
+    """The metadata of a tensor."""
     import smolder
 
     formats = [smolder.contiguous_format]

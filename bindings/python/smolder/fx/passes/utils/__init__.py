@@ -1,4 +1,4 @@
-"""What passes are made of."""
+"""Tools that passes are made of."""
 
 from __future__ import annotations
 
