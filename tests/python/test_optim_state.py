@@ -165,3 +165,13 @@ def test_a_whole_optimizer_is_copied_with_its_counts():
     go(p, optimizer)
     go(q, other)
     assert p.tolist() == q.tolist() and other.state[q]["step"].item() == 4
+
+
+def test_counts_that_are_read_in_inference_mode_may_be_written_to():
+    p, optimizer = trained()
+    with smolder.inference_mode():
+        step = optimizer.state_dict()["state"][0]["step"]
+    assert not step.is_inference() and step is optimizer.state[p]["step"]
+    step.add_(1)
+    go(p, optimizer)
+    assert optimizer.state[p]["step"].item() == step.item() + 1

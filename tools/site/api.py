@@ -188,7 +188,9 @@ class Sources:
                 out |= {n: (star, n) for n in self.offered(other)}
         out |= {n: w for n, w in root.names.items() if isinstance(w, tuple) and w[0] != "smolder"}
         hidden = {"assign", "backward", "dtype_named", "from_numpy_copy", "grad"}
-        return {n: w for n, w in sorted(out.items()) if not n.startswith("_") and n not in hidden}
+        # Gradients of ops are called by name, and `dir(smolder)` does not have them.
+        shown = {n: w for n, w in sorted(out.items()) if not n.startswith("_") and not n.endswith("_backward")}
+        return {n: w for n, w in shown.items() if n not in hidden}
 
     def told(self, name):
         """What a name of the package is."""

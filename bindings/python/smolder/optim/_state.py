@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from smolder import _core
 from smolder._creation import tensor
+from smolder._modes import inference_mode
 
 if TYPE_CHECKING:
     from collections.abc import ItemsView, Iterator, ValuesView
@@ -40,7 +41,8 @@ class State(dict):
         value = get(self, key)
         if key in NUMBERS and type(value) in (int, float) and self.plain.get(key) != value:
             wide = _core._default_dtype() == _core.float64
-            made = tensor(float(value), dtype=_core.float64 if wide else _core.float32, device="cpu")
+            with inference_mode(False):  # as one that the step made
+                made = tensor(float(value), dtype=_core.float64 if wide else _core.float32, device="cpu")
             put(self, key, made)
             self.shown[key] = made, made._version, value
 
