@@ -372,14 +372,9 @@ def worker_step(lib, dist, small, finish, part, local, out, **_):
     finish()
     started = time.perf_counter() - began
     print(f"first steps after {started:.1f} s, losses {losses}", flush=True)
-    for _ in range(1 if small else 3):  # until nothing is compiled any more
-        for _ in range(1 if small else 4):
-            step()
-        finish()
-        if lib.__name__ == "smolder":
-            lib.wait_for_compiles()
-    times, steps = [], 1 if small else 6
-    for _ in range(2 if small else 5):
+    steps = 1 if small else 6
+
+    def seconds_of_steps():
         finish()
         dist.barrier()
         finish()
@@ -387,7 +382,14 @@ def worker_step(lib, dist, small, finish, part, local, out, **_):
         for _ in range(steps):
             loss = step()
         finish()
-        times.append((time.perf_counter() - start) / steps)
+        return (time.perf_counter() - start) / steps, loss
+
+    for _ in range(1 if small else 3):  # the same until nothing is compiled any more
+        seconds_of_steps()
+        if lib.__name__ == "smolder":
+            lib.wait_for_compiles()
+    timed = [seconds_of_steps() for _ in range(2 if small else 5)]
+    times, loss = [took for took, _ in timed], timed[-1][1]
     seconds, size = statistics.median(times), dist.get_world_size()
     found = {
         "seconds": seconds,
