@@ -501,6 +501,11 @@ void mark_step() {
   });
 }
 
+void run_recorded(std::string_view reason) {
+  const SourceToken source = capture_source();
+  lazy::Tape::each([&](lazy::Tape& tape) { tape.sync(reason, source); });
+}
+
 void step_boundary(std::string_view reason) {
   if (lazy::Capture::current()) return;  // the function's step ends where it does
   const SourceToken source = capture_source();

@@ -67,6 +67,8 @@ namespace smolder {
 
 /// Ends a step: computes every pending value that somebody holds, and frees the rest.
 void mark_step();
+/// The same where the library needs it, which says nothing of whether the program marks its steps.
+void run_recorded(std::string_view reason);
 
 /// A natural end of a step, as an optimizer's is: computes what is pending unless the program marks its
 /// steps itself, in which case it says nothing new.

@@ -767,6 +767,22 @@ def program_strided(rank, size):
         others.sum().item()
 
 
+def program_barriers(rank, size):
+    """A barrier between steps does not change where they end."""
+    model = nn.Linear(8, 8)
+    optimizer = smolder.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(3):
+        dist.barrier()
+        before = counters()["syncs"]
+        for _ in range(4):
+            optimizer.zero_grad()
+            loss = model(smolder.ones(2, 8)).square().mean()
+            loss.backward()
+            optimizer.step()
+        assert counters()["syncs"] - before == 4
+        loss.item()
+
+
 def program_unread(rank, size):
     """What is recorded and never read runs at the end, as the others wait for it."""
     x = smolder.ones(2)

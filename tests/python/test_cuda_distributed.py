@@ -25,7 +25,7 @@ def run(program, size, **env):
     ("program", "size"),
     [
         ("dtypes,peers,functional", SIZE),
-        ("steps,later,objects,unread", 2),
+        ("steps,later,objects,barriers,unread", 2),
         ("ddp_more,overlap,in_place,freed,updated,strided", 2),
     ],
 )

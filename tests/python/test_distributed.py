@@ -64,7 +64,7 @@ def run(program, size, programs=PROGRAMS, timeout=600, **env):
 
 @pytest.mark.parametrize(
     ("program", "size"),
-    [("dtypes,peers,functional", 3), ("steps,later,objects,compiled", 2), ("ddp_more", 2), ("unread", 2)],
+    [("dtypes,peers,functional", 3), ("steps,later,objects,compiled,barriers", 2), ("ddp_more", 2), ("unread", 2)],
 )
 def test_program(program, size):
     run(program, size)

@@ -208,6 +208,7 @@ void open_types(nb::handle tensor, nb::handle function) {
 
 void bind_runtime(nb::module_& m) {
   m.def("mark_step", &mark_step, nb::call_guard<WithoutGil>(), "Ends the step: what was recorded is computed.");
+  m.def("_run_recorded", &run_recorded, nb::call_guard<WithoutGil>());
   m.def(
       "step_boundary", [](const std::string& reason) { step_boundary(reason); }, nb::call_guard<WithoutGil>(),
       nb::arg("reason"), "Ends the step where boundaries do so; optimizers call it.");

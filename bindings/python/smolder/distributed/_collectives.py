@@ -689,7 +689,7 @@ def barrier(group: Any = None, async_op: bool = False, device_ids: Any = None) -
         raise RuntimeError(f"Function argument device_ids not supported for the selected backend {pg._backend}")
     work = _record("barrier", _creation.empty(0, device=pg.device()), pg, [], [0], async_op, lambda r: None, [])
     if not async_op:
-        _core.mark_step()
+        _core._run_recorded("barrier")
     return work
 
 

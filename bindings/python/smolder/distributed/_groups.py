@@ -208,7 +208,7 @@ def get_default_backend_for_device(device: Any) -> str:
 def settle() -> None:
     """Runs collectives that are recorded: before this process waits for others in another way."""
     if GroupMember.WORLD is not None and _core._dist_pending():
-        _core.mark_step()
+        _core._run_recorded("waiting for other processes")
 
 
 _before_waiting.append(settle)
@@ -636,7 +636,7 @@ def _part(world):
         try:
             _core._dist_set_timeout(world._number, _PARTING)
             _core._dist_call("barrier", _creation.zeros(0, device=world.device()), world._number, [], [0])
-            _core.mark_step()
+            _core._run_recorded("the end of the process")
         except DistError as error:
             broken, failed = True, error
     try:

@@ -114,7 +114,7 @@ def gather_object(
         for i, size in enumerate(sizes):
             object_gather_list[i] = _read(parts[i], size)
     elif _core._dist_pending():
-        _core.mark_step()
+        _core._run_recorded("collectives of objects")
 
 
 def broadcast_object_list(
@@ -136,7 +136,7 @@ def broadcast_object_list(
     data = _core.cat(parts) if here and parts else _creation.zeros(sum(counts), dtype=_core.uint8, device=pg.device())
     broadcast(data, group=pg, group_src=root)
     if here:
-        _core.mark_step()
+        _core._run_recorded("collectives of objects")
         return
     at = 0
     for i, size in enumerate(counts):
@@ -187,7 +187,7 @@ def send_object_list(
     send(_creation.tensor([p.numel() for p in parts], dtype=_core.int64, device=pg.device()), group=pg, group_dst=to)
     if parts:
         send(_core.cat(parts), group=pg, group_dst=to)
-    _core.mark_step()
+    _core._run_recorded("collectives of objects")
 
 
 def recv_object_list(

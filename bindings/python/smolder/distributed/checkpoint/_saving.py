@@ -428,7 +428,7 @@ def load(
                         if path not in index["values"]:
                             raise RuntimeError(f"Missing key in checkpoint state_dict: {path}.")
                         leaves[path] = _value(path, index["values"][path])
-                _core.mark_step()
+                _core._run_recorded("loading a checkpoint")
         finally:
             reader.close()
         for key, value in state_dict.items():
