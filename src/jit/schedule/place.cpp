@@ -309,8 +309,8 @@ class DonorSearch {
   }
 
   /// A user's kernel that throws, or on the CPU an index out of range, ends the step, which then runs op by op from its
-  /// leaves: none may be overwritten before. On a device kernels that overwrite leaves are guarded, and a step that only
-  /// waits begins nothing that may fail.
+  /// leaves: none may be overwritten before. On a device kernels that overwrite leaves are guarded, and a step that
+  /// only waits begins nothing that may fail.
   int last_launch_of_users() const {
     int last = -1;
     for (size_t s = 0; s < p_.steps.size(); ++s) {
