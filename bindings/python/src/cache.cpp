@@ -8,7 +8,15 @@
 namespace smolder::python {
 namespace {
 
-using namespace jit;  // NOLINT(google-build-using-namespace): a file of adapters
+using jit::CacheExplanation;
+using jit::CacheFile;
+using jit::CacheRecord;
+using jit::CacheRow;
+using jit::CacheStats;
+using jit::Detail;
+using jit::DiskCache;
+using jit::DiskOptions;
+using jit::VerifyReport;
 
 nb::bytes bytes_of(const std::string& s) { return nb::bytes(s.data(), s.size()); }
 
@@ -51,7 +59,7 @@ nb::dict stats_dict(const CacheStats& s) {
   out["leased_rows"] = s.leased_rows;
   out["processes"] = s.processes;
   nb::list kinds;
-  for (const Store::KindTotals& t : s.kinds) {
+  for (const jit::Store::KindTotals& t : s.kinds) {
     nb::dict kind;
     kind["kind"] = t.kind;
     kind["rows"] = t.rows;
