@@ -1,5 +1,6 @@
 """What libraries stopped at: names that they import, and what they do to types and functions of torch's."""
 
+import ctypes
 import inspect
 import sys
 
@@ -169,3 +170,14 @@ def test_ops_of_collectives_are_names_whose_calls_say_what_there_is():
             op(smolder.ones(1))
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         smolder.ops.c10d.nothing  # noqa: B018
+
+
+def test_types_of_bound_functions_are_not_those_of_other_extensions():
+    """What programs note on functions of ours changes nanobind's type of functions, which modules of a domain share."""
+    api = ctypes.pythonapi
+    api.PyInterpreterState_Get.restype = ctypes.c_void_p
+    api.PyInterpreterState_GetDict.restype = ctypes.py_object
+    api.PyInterpreterState_GetDict.argtypes = [ctypes.c_void_p]
+    shared = api.PyInterpreterState_GetDict(api.PyInterpreterState_Get())
+    domains = [name for name in shared if str(name).startswith("__nb_internals_")]
+    assert any("smolder" in name for name in domains), domains

@@ -184,7 +184,7 @@ PyObject* get_attribute(PyObject* function, PyObject* name) {
 
 int set_attribute(PyObject* function, PyObject* name, PyObject* value) {
   PyObject*& own = attributes()[function];
-  if (!own) own = PyDict_New();
+  if (!own && !(own = PyDict_New())) return -1;
   if (value) return PyDict_SetItem(own, name, value);
   if (PyDict_DelItem(own, name) == 0) return 0;
   if (PyErr_ExceptionMatches(PyExc_KeyError)) PyErr_SetObject(PyExc_AttributeError, name);
