@@ -311,6 +311,35 @@ TEST(CudaNative, SlicesAreWritten) {
 }
 
 // What is guarded does nothing once a step has failed, and what it does otherwise.
+TEST(CudaNative, CatsOfManyAreThoseOfTheHost) {
+  SKIP_UNDER_SANITIZER;
+  std::mt19937_64 random(4);
+  for (const DType dtype : kDTypes) {
+    for (int i = 0; i < 12; ++i) {
+      // Sides of four dense rows are copied 16 bytes at a time, others fewer; one launch holds 64 copies.
+      const Dims shape = i % 3 == 0 ? Dims{3, 8, 16} : Dims{static_cast<int64_t>(random() % 4 + 1), 5, 3};
+      const auto axis = static_cast<int64_t>(random() % 3);
+      const size_t parts = i % 4 == 0 ? 70 : random() % 9 + 1;
+      std::vector<Operand> operands;
+      Dims whole = shape;
+      whole[static_cast<int>(axis)] = 0;
+      for (size_t k = 0; k < parts; ++k) {
+        Dims part = shape;
+        if (i % 3 != 0) part[static_cast<int>(axis)] = static_cast<int64_t>(random() % 4);
+        whole[static_cast<int>(axis)] += part[static_cast<int>(axis)];
+        operands.push_back(random() % 2 == 0 ? dense(dtype, part) : strided(dtype, part, random));
+        operands.back().memory.fill_special(random);
+      }
+      std::vector<Operand*> inputs;
+      for (Operand& x : operands) inputs.push_back(&x);
+      SCOPED_TRACE(describe(Op::kWideCat, inputs));
+      std::vector<Operand> outputs;
+      outputs.push_back(i % 2 == 0 ? dense(dtype, whole) : strided(dtype, whole, random, false));
+      expect_same(Op::kWideCat, inputs, outputs, {axis});
+    }
+  }
+}
+
 TEST(CudaNative, GuardedCalls) {
   SKIP_UNDER_SANITIZER;
   std::mt19937_64 random(3);

@@ -43,3 +43,36 @@ KERNEL(copy_items, CopyArguments) {
     }
   }
 }
+// A table of copies of rows of items that lie side by side. Blocks before an end are those of its copy.
+struct RowCopiesArguments {
+  i64 count;
+  AxisWords from, to;                    // addresses
+  AxisWords items, lengths;              // of all rows, of each
+  AxisWords from_steps, to_steps, ends;  // from row to row
+};
+KERNEL(copy_rows, RowCopiesArguments) {
+  constexpr int kEach = 4;
+  const i64 block = blockIdx.x;
+  int which = 0;
+#pragma unroll
+  for (int step = 32; step > 0; step /= 2) {
+    if (which + step < a.count && a.ends[which + step - 1] <= block) which += step;
+  }
+  const Item* const from = reinterpret_cast<const Item*>(a.from[which]);
+  Item* const to = reinterpret_cast<Item*>(a.to[which]);
+  const u32 items = static_cast<u32>(a.items[which]), length = static_cast<u32>(a.lengths[which]);
+  const i64 from_step = a.from_steps[which], to_step = a.to_steps[which];
+  const u32 first = static_cast<u32>(block - (which > 0 ? a.ends[which - 1] : 0)) * (kEach * blockDim.x) + threadIdx.x;
+  Item held[kEach];
+  i64 places[kEach];
+#pragma unroll
+  for (int k = 0; k < kEach; ++k) {
+    const u32 i = first + k * blockDim.x, row = i / length, column = i - row * length;
+    places[k] = row * to_step + column;
+    if (i < items) held[k] = from[row * from_step + column];
+  }
+#pragma unroll
+  for (int k = 0; k < kEach; ++k) {
+    if (first + k * blockDim.x < items) to[places[k]] = held[k];
+  }
+}

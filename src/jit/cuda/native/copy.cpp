@@ -1,6 +1,7 @@
 #include "smolder/jit/cuda/native/copy.h"
 
 #include <algorithm>
+#include <map>
 
 #include "smolder/core/error.h"
 #include "smolder/ir/attrs.h"
@@ -142,26 +143,83 @@ bool SliceWrite::queue(std::span<void* const> addresses, const Signals& given) c
 
 std::string SliceWrite::describe() const { return "slice_write of " + std::to_string(elements_); }
 
+bool RowCopies::add(const Axes& axes) {
+  const int rank = axes.extents.size();
+  const bool together = rank > 0 && axes.strides[0][rank - 1] == 1 && axes.strides[1][rank - 1] == 1;
+  const int outer = rank - (together ? 1 : 0);
+  if (outer > 1) return false;
+  Rows rows{.length = item_ * (together ? axes.extents[rank - 1] : 1)};
+  if (outer == 1) {
+    rows.count = axes.extents[0];
+    rows.from_step = item_ * axes.strides[0][0], rows.to_step = item_ * axes.strides[1][0];
+  }
+  constexpr int64_t kMost = int64_t{1} << 31;  // items, which the kernel counts in 32 bits
+  if (rows.count * (rows.length / item_) >= kMost) return false;
+  all_.push_back(rows);
+  return true;
+}
+
+void RowCopies::run(std::span<const Place> places) const {
+  std::map<int64_t, std::vector<size_t>> by_item;  // by the most bytes that lie side by side at both ends of all rows
+  for (size_t i = 0; i < all_.size(); ++i) {
+    const Rows& rows = all_[i];
+    if (rows.count == 0 || rows.length == 0) continue;
+    const int64_t all = reinterpret_cast<int64_t>(places[i].from) | reinterpret_cast<int64_t>(places[i].to) |
+                        rows.length | rows.from_step | rows.to_step | kWidest;
+    by_item[all & -all].push_back(i);
+  }
+  for (const auto& [item, which] : by_item) launch(places, which, item);
+}
+
+void RowCopies::launch(std::span<const Place> places, const std::vector<size_t>& which, int64_t item) const {
+  const NativeRef function = device_.function(program_of(item, false), "copy_rows");
+  for (size_t first = 0; first < which.size(); first += kMaxRank) {
+    const size_t count = std::min<size_t>(kMaxRank, which.size() - first);
+    Dims from, to, items, lengths, from_steps, to_steps, ends;
+    int64_t blocks = 0;
+    for (size_t k = first; k < first + count; ++k) {
+      const Rows& rows = all_[which[k]];
+      from.push_back(reinterpret_cast<int64_t>(places[which[k]].from));
+      to.push_back(reinterpret_cast<int64_t>(places[which[k]].to));
+      lengths.push_back(rows.length / item);
+      items.push_back(rows.count * lengths.back());
+      from_steps.push_back(rows.from_step / item);
+      to_steps.push_back(rows.to_step / item);
+      ends.push_back(blocks += ceil_div(items.back(), int64_t{kThreads} * kItemsOfThread));
+    }
+    function->launch(blocks, kThreads, words(count, from, to, items, lengths, from_steps, to_steps, ends));
+  }
+}
+
 WideCat::WideCat(NativeDevice& device, const std::vector<LibraryView>& inputs, const LibraryView& out,
-                 std::span<const int64_t> attrs) {
+                 std::span<const int64_t> attrs)
+    : rows_(device, static_cast<int64_t>(itemsize(out.dtype))) {
   const int axis = static_cast<int>(attrs[0]);
   int64_t begin = 0;
-  for (const LibraryView& in : inputs) {
-    LibraryView part = out;
-    part.shape = in.shape;
-    parts_.push_back(
-        {StridedCopy(device, in, part), begin * out.strides[axis] * static_cast<int64_t>(itemsize(out.dtype))});
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const LibraryView& in = inputs[i];
+    const Part part{i, begin * out.strides[axis] * static_cast<int64_t>(itemsize(out.dtype))};
     begin += in.shape[axis];
+    if (rows_.add(Axes(in.shape, {in.strides, out.strides}))) {
+      of_rows_.push_back(part);
+    } else {
+      LibraryView to = out;
+      to.shape = in.shape;
+      others_.push_back(part);
+      copies_.emplace_back(device, in, to);
+    }
   }
 }
 
 bool WideCat::run(std::span<void* const> addresses) const {
-  for (size_t i = 0; i < parts_.size(); ++i) {
-    parts_[i].copy.run(addresses[i], static_cast<char*>(addresses.back()) + parts_[i].offset);
-  }
+  const auto at = [&](const Part& part) { return static_cast<char*>(addresses.back()) + part.offset; };
+  std::vector<RowCopies::Place> places;
+  for (const Part& part : of_rows_) places.push_back({addresses[part.input], at(part)});
+  rows_.run(places);
+  for (size_t i = 0; i < others_.size(); ++i) copies_[i].run(addresses[others_[i].input], at(others_[i]));
   return true;
 }
 
-std::string WideCat::describe() const { return "cat of " + std::to_string(parts_.size()); }
+std::string WideCat::describe() const { return "cat of " + std::to_string(of_rows_.size() + others_.size()); }
 
 }  // namespace smolder::jit::cuda

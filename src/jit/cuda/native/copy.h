@@ -77,6 +77,30 @@ class SliceWrite final : public BoundLibrary {
   int64_t elements_;
 };
 
+/// Copies of rows, whose elements lie side by side at both ends: as many to a launch as an argument has room for.
+class RowCopies {
+ public:
+  RowCopies(NativeDevice& device, int64_t item) : device_(device), item_(item) {}
+  /// Adds a copy between views of one shape and this item, if it is one of rows; they do not overlap.
+  bool add(const Axes& axes);
+  /// Where each that was added reads and writes.
+  struct Place {
+    const void* from;
+    void* to;
+  };
+  void run(std::span<const Place> places) const;
+
+ private:
+  /// Counted in bytes, but for the rows.
+  struct Rows {
+    int64_t count = 1, length = 0, from_step = 0, to_step = 0;
+  };
+  void launch(std::span<const Place> places, const std::vector<size_t>& which, int64_t item) const;
+  NativeDevice& device_;
+  int64_t item_;
+  std::vector<Rows> all_;
+};
+
 /// wide_cat: each operand copied to its part of the result.
 class WideCat final : public BoundLibrary {
  public:
@@ -88,10 +112,12 @@ class WideCat final : public BoundLibrary {
 
  private:
   struct Part {
-    StridedCopy copy;
+    size_t input;
     int64_t offset;  ///< bytes
   };
-  std::vector<Part> parts_;
+  RowCopies rows_;
+  std::vector<Part> of_rows_, others_;
+  std::vector<StridedCopy> copies_;  ///< of the others
 };
 
 }  // namespace smolder::jit::cuda
