@@ -2,6 +2,9 @@
 
 #include <algorithm>
 
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+
 #include "smolder/eager/dispatcher.h"
 #include "smolder/ir/rewrite.h"
 #include "smolder/jit/attributes.h"
@@ -68,21 +71,80 @@ bool are_of_a_loop(const ir::Graph& g, const ir::Node& cat) {
   return true;
 }
 
-/// Is the cat a copy of what is in memory before the step, for someone who keeps it? Then no kernel has a use for it,
-/// and copying part by part takes no masks.
-bool only_copies(ir::Graph& g, const ir::Node& cat) {
-  if (!has_runs(g, cat)) return false;
-  const auto leaf = [&](ir::ValueId v) -> std::optional<StridedView> {
-    if (g.op(v) != ir::Op::kLeaf) return std::nullopt;
-    const LeafAttributes a(g.producer(v));
-    return StridedView{v, g.shape(v), a.strides, a.offset};
-  };
-  const auto is_result = [&](ir::ValueId v) {
+/// The values that are in memory whatever kernels do: what the step gives, and what library calls read.
+absl::flat_hash_set<ir::ValueId> stored_values(const ir::Graph& g) {
+  absl::flat_hash_set<ir::ValueId> stored;
+  const auto add = [&](ir::ValueId v) {
+    if (v == ir::kNone) return;
     while (is_alias(g.op(v))) v = g.producer(v).inputs[0];
-    return v == cat.first_output;
+    stored.insert(v);
   };
-  return std::ranges::any_of(g.outputs, is_result) &&
-         std::ranges::all_of(cat.inputs, [&](ir::ValueId v) { return view_from(g.sym, g, v, leaf).has_value(); });
+  std::ranges::for_each(g.outputs, add);
+  for (const ir::Node& n : g.nodes) {
+    if (is_library(n.op)) std::ranges::for_each(n.inputs, add);
+  }
+  return stored;
+}
+
+/// Is the value a view of a leaf, or of the result of a library call?
+bool is_in_memory(ir::Graph& g, ir::ValueId v) {
+  const auto memory = [&](ir::ValueId x) -> std::optional<StridedView> {
+    const ir::Node& n = g.producer(x);
+    if (is_library(n.op)) return identity_view(g.sym, g, x);
+    if (n.op != ir::Op::kLeaf) return std::nullopt;
+    const LeafAttributes a(n);
+    return StridedView{x, g.shape(x), a.strides, a.offset};
+  };
+  return view_from(g.sym, g, v, memory).has_value();
+}
+
+/// Is the cat a copy of what is in memory? If it is stored no kernel has a use for it, and copying part by part takes
+/// no masks.
+bool only_copies(ir::Graph& g, const ir::Node& cat) {
+  return has_runs(g, cat) && std::ranges::all_of(cat.inputs, [&](ir::ValueId v) { return is_in_memory(g, v); });
+}
+
+/// What a part is cast from, where that is in memory and of `dtype`, if given: the cast's operand.
+std::optional<ir::ValueId> cast_from(ir::Graph& g, ir::ValueId part, std::optional<DType> dtype) {
+  while (is_alias(g.op(part))) part = g.producer(part).inputs[0];
+  const ir::Node& n = g.producer(part);
+  if (n.op != ir::Op::kCast || !is_in_memory(g, n.inputs[0])) return std::nullopt;
+  const DType from = g.dtype(n.inputs[0]);
+  return from == dtype.value_or(from) ? std::optional(n.inputs[0]) : std::nullopt;
+}
+
+/// A stored cat of what is cast to more bytes becomes the cast of a cat that only copies: gradients that go to others
+/// in float32, say.
+void cast_after_cats(ir::Graph& g) {
+  const auto is_cat = [](const ir::Node& n) { return n.op == ir::Op::kCat; };
+  if (std::ranges::none_of(g.nodes, is_cat)) return;
+  const absl::flat_hash_set<ir::ValueId> stored = stored_values(g);
+  absl::flat_hash_map<ir::ValueId, std::vector<ir::ValueId>> sources;  // of the parts of cats
+  for (const ir::Node& n : g.nodes) {
+    if (!is_cat(n) || n.inputs.size() < 2 || !stored.contains(n.first_output) || !has_runs(g, n)) continue;
+    std::vector<ir::ValueId> all;
+    for (const ir::ValueId part : n.inputs) {
+      const auto from = cast_from(g, part, all.empty() ? std::nullopt : std::optional(g.dtype(all[0])));
+      if (!from) break;
+      all.push_back(*from);
+    }
+    if (all.size() != n.inputs.size() || itemsize(g.dtype(all[0])) >= itemsize(g.dtype(n.first_output))) continue;
+    sources[n.first_output] = std::move(all);
+  }
+  if (sources.empty()) return;
+  g = ir::rewrite(g, [&](ir::Rewriter& r, const ir::Node& n) {
+    const auto found = sources.find(n.first_output);
+    if (found == sources.end()) return false;
+    ir::Builder& b = r.builder();
+    std::vector<ir::Value> parts;
+    for (size_t i = 0; i < n.inputs.size(); ++i) {
+      parts.push_back(b.reshape(b.wrap(r.now(found->second[i])), r.to().shape(r.now(n.inputs[i]))));
+    }
+    const ir::Value copied = b.cat(parts, static_cast<int>(n.attrs[0].value));
+    r.to().nodes.back().op = ir::Op::kWideCat;
+    r.set(n.first_output, b.cast(copied, r.results(n)[0].dtype).id);
+    return true;
+  });
 }
 
 /// Is what the caller binds to this output to be written, though it is the memory of a leaf? (Strided ones are.)
@@ -130,13 +192,17 @@ void check_results(ir::Rewriter& r, const ir::Node& n) {
 void take_wide_cats_whole(Program& program) {
   const bool on_cpu = program.options.device == DeviceType::kCPU;
   const size_t most = on_cpu ? kMostParts : kMostPartsOnDevice;
+  const auto is_cat = [](const ir::Node& n) { return n.op == ir::Op::kCat; };
+  if (std::ranges::none_of(program.graph.nodes, is_cat)) return;
+  const absl::flat_hash_set<ir::ValueId> stored = stored_values(program.graph);
   for (ir::Node& n : program.graph.nodes) {
     if (n.op != ir::Op::kCat) continue;
     const bool large = on_cpu && numel(program.graph.shape(n.first_output).values()) >= kLarge;
     const size_t most_of_large = has_runs(program.graph, n) ? kMostOfRuns : kMostOfElements;
     const bool many = n.inputs.size() > (large ? most_of_large : most);
-    const bool alike = on_cpu && n.inputs.size() > kMostAlike && are_of_a_loop(program.graph, n);
-    if (many || alike || (on_cpu && only_copies(program.graph, n))) n.op = ir::Op::kWideCat;
+    const bool alike = n.inputs.size() > kMostAlike && are_of_a_loop(program.graph, n);
+    const bool copied = stored.contains(n.first_output) && only_copies(program.graph, n);
+    if (many || alike || copied) n.op = ir::Op::kWideCat;
   }
 }
 
@@ -189,6 +255,7 @@ void decompose(Program& program) {
   program.graph = rewriter.finish(std::move(outputs));
   widen_half_reductions(program.graph);
   if (!is_disabled("short_rows")) write_short_rows(program.graph, target ? &target->reduce_order() : nullptr);
+  cast_after_cats(program.graph);
   take_wide_cats_whole(program);
 }
 

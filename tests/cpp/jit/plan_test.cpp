@@ -332,6 +332,21 @@ TEST(Plan, ACatOfLeavesIsCopiedPartByPart) {
   EXPECT_EQ(p.count().kernels, 0);
 }
 
+TEST(Plan, WhatIsCastForACatIsCopiedFirst) {
+  for (const bool same : {true, false}) {
+    PlanTest p;
+    const Dim a = p.size(20), b = p.size(40);
+    std::vector<Value> parts;
+    for (int i = 0; i < 3; ++i) {
+      const Value x = p.input({a, b}, same || i > 0 ? DType::kBFloat16 : DType::kFloat16);
+      parts.push_back(p.b.reshape(p.b.cast(x, DType::kFloat32), {p.g.sym.mul(a, b)}));
+    }
+    p.output(p.b.cat(parts, 0));
+    p.check(0, {{7, 33}, {90, 50}});
+    EXPECT_EQ(p.count().library, same ? 1 : 0);
+  }
+}
+
 TEST(Plan, PartsOfALargeCatAreStoredAndCopied) {
   for (const int64_t rows : {5, 500}) {
     PlanTest p;
