@@ -18,7 +18,6 @@ DTYPES = {"f32": torch.float32, "f64": torch.float64, "bf16": torch.bfloat16, "f
 SHAPES = """1x32x256x784 1x32x128x256 1x32x10x128 1x128x256x32 1x256x784x32 1x16x1024x1024 1x64x512x512 1x128x512x512
 1x256x256x256 1x256x512x512 1x512x512x512 1x512x512x64 128x64x64x64 128x128x128x64 128x128x64x128 64x256x256x64"""
 FIELDS = ["kM", "kN", "kDepth", "kEachM", "kEachN", "kTeams", "kUnroll", "kStages", "kBlocks"]
-TRIGGER, FEW_BLOCKS = 64, 264
 driver = ctypes.CDLL("libcuda.so.1")
 
 
@@ -83,10 +82,9 @@ class Tile:
 
     def launch(self, p):
         blocks = p.batch * -(-p.m // self.kM) * -(-p.n // self.kN)
-        flags = p.flags | (TRIGGER if blocks <= FEW_BLOCKS else 0)
         addresses = [p.a.data_ptr(), p.b.data_ptr(), 0, p.c.data_ptr()]
         strides = [p.k, 1, 1, p.k, p.n, p.batch, p.batch, 0, p.m * p.k, 0, p.n * p.k, 0, p.m * p.n]
-        words = (ctypes.c_int64 * 21)(*addresses, p.m, p.n, p.k, *strides, flags)
+        words = (ctypes.c_int64 * 21)(*addresses, p.m, p.n, p.k, *strides, p.flags)
         follows = Attribute(6, 0)
         follows.value[0] = 1
         stream = torch.cuda.current_stream().cuda_stream

@@ -22,6 +22,7 @@
 #include "smolder/jit/cuda/native/float_product.h"
 #include "smolder/jit/cuda/native/product.h"
 #include "smolder/jit/cuda/native/product_finish.h"
+#include "smolder/jit/cuda/native/row_product.h"
 #include "smolder/jit/cuda/native/scan.h"
 #include "smolder/jit/cuda/native/scatter.h"
 #include "smolder/jit/cuda/native/sort.h"
@@ -356,6 +357,7 @@ std::unique_ptr<BoundLibrary> bind_native(NativeDevice& device, ir::Op op, const
   if (op == ir::Op::kSorted) return make_sorted(device, inputs[0], outputs, attrs);
   if (op == ir::Op::kDot) {
     ProductSteps steps(inputs[0], inputs[1], outputs[0], epilogue_of(inputs, attrs));
+    if (auto product = make_row_product(device, steps)) return product;
     if (is_floating(inputs[0].dtype)) return make_float_product(device, steps);
     if (outputs[0].dtype == inputs[0].dtype) return make_integer_product(device, std::move(steps));
   }

@@ -546,6 +546,7 @@ struct ProductCase {
 /// One for each tile at least, in the order of product_tiles.def, and what fits no chunks.
 const std::vector<ProductCase>& product_cases() {
   static const std::vector<ProductCase> cases = {
+      {{}, 1, 40, 304},     {{}, 3, 70, 33},         {{}, 64, 2, 96},        {{}, 8, 33, 20},
       {{}, 5, 12, 8},       {{2, 3}, 3, 1, 7},       {{}, 9, 17, 300},       {{2}, 8, 8, 1024},
       {{20, 2}, 17, 8, 33}, {{2, 2}, 80, 80, 132},   {{4}, 100, 100, 131},   {{2, 2}, 150, 148, 20},
       {{3}, 4, 4, 0},       {{2, 2}, 150, 150, 140}, {{2, 3}, 250, 250, 65}, {{2, 3}, 256, 192, 68}};

@@ -8,7 +8,7 @@ constexpr int kTilesM = kM / kEachM, kTilesN = kN / kEachN, kTeam = kTilesM * kT
 DEVICE constexpr int pitch(int lines, int each) { return lines + (lines == 8 && each <= 2 ? 2 : 4); }
 constexpr int kPitchA = pitch(kM, kEachM), kPitchB = pitch(kN, kEachN);
 constexpr int kTurn = kUnroll * kTeams;  // the depth that the loop takes at once
-enum { kWholeC = 1, kRelu = 2, kTrigger = 4 };
+enum { kWholeC = 1, kRelu = 2 };
 struct ProductArguments {
   const Element* a;
   const Element* b;
@@ -17,12 +17,6 @@ struct ProductArguments {
   i64 m, n, k, a_row, a_col, b_row, b_col, c_row, batch, inner;
   i64 a_outer, a_inner, b_outer, b_inner, c_outer, c_inner, flags;
 };
-// Once all blocks have said so, the kernel after this one may start, and wait.
-DEVICE void let_kernel_after_start() {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.launch_dependents;");
-#endif
-}
 DEVICE f32 multiply_add(f32 x, f32 y, f32 z) { return __fmaf_rn(x, y, z); }
 DEVICE f64 multiply_add(f64 x, f64 y, f64 z) { return __fma_rn(x, y, z); }
 
@@ -137,7 +131,7 @@ DEVICE void finish(const ProductArguments& a, Result* c, int row, int column, Su
 BOUNDED_KERNEL(multiply, ProductArguments, kThreads, kBlocks) {
   constexpr int kStage = kDepth * (kPitchA + kPitchB);
   Sum* const memory = reinterpret_cast<Sum*>(shared);
-  const int flags = static_cast<int>(a.flags), m = static_cast<int>(a.m), n = static_cast<int>(a.n);
+  const int m = static_cast<int>(a.m), n = static_cast<int>(a.n);
   u32 rest = blockIdx.x;
   const u32 columns_of_blocks = static_cast<u32>(n + kN - 1) / kN, rows_of_blocks = static_cast<u32>(m + kM - 1) / kM;
   const int first_n = static_cast<int>(rest % columns_of_blocks) * kN;
@@ -159,7 +153,6 @@ BOUNDED_KERNEL(multiply, ProductArguments, kThreads, kBlocks) {
   const int team = threadIdx.x / kTeam, x = threadIdx.x % kTilesN, y = threadIdx.x % kTeam / kTilesN;
   Sum sums[kEachM][kEachN] = {};
   wait_for_kernel_before();
-  if (flags & kTrigger) let_kernel_after_start();
   left.load(static_cast<int>(a.k));
   right.load(static_cast<int>(a.k));
   Sum* stage = memory;

@@ -18,10 +18,18 @@ typedef double f64;
   EACH_CHUNK \
     if (const int i = first + (c >> pair) * (step << pair) + (c & pair) * V; c < N || i < n)
 
-// A kernel may be launched while the one before it ends: it touches no memory before this.
+// Once all blocks have said so, the kernel after this one may start, and wait.
+DEVICE void let_kernel_after_start() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;");
+#endif
+}
+// A kernel may be launched while the one before it ends: it touches no memory before this. Where blocks are few there is
+// room for those of the kernel after it.
 DEVICE void wait_for_kernel_before() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
+  if (gridDim.x <= 264) let_kernel_after_start();
 #endif
 }
 

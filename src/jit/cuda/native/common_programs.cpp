@@ -80,6 +80,14 @@ void list_products(NativeDevice& device, DType dtype, std::span<const ProductSiz
   }
 }
 
+void list_row_products(NativeDevice& device, DType dtype) {
+  constexpr int64_t kWidth = 64;
+  for (const int64_t rows : {1, 2, 4, 8}) {  // those of halves that are more are no row products
+    bind_native(device, Op::kDot, {dense(dtype, {rows, kWidth}), dense(dtype, {kWidth, kWidth})},
+                {dense(dtype, {rows, kWidth})}, {});
+  }
+}
+
 void list_scatters(NativeDevice& device) {
   constexpr int64_t kPlaces = 1000, kFew = 64, kMany = 1 << 17, kWidth = 32;
   const auto rows = [&](Op op, DType dtype, bool guarded) {
@@ -195,6 +203,7 @@ std::vector<CommonProgram> common_programs(const std::string& arch) {
   ListingDevice device;
   list_products(device, DType::kFloat32, kFloatSizes);
   list_products(device, DType::kBFloat16, kHalfSizes);
+  for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) list_row_products(device, dtype);
   bind_native(device, Op::kDot, {dense(DType::kInt64, {8, 8}), dense(DType::kInt64, {8, 8})},
               {dense(DType::kInt64, {8, 8})}, {});
   const ProductFinish finish(device, {}, {});

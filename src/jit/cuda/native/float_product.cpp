@@ -184,13 +184,12 @@ class FloatProduct final : public BoundLibrary {
       return reinterpret_cast<uintptr_t>(p) % std::min<size_t>(16, 4 * itemsize(t)) == 0;
     };
     void* const bias = d.epilogue == Epilogue::kNone ? nullptr : addresses[2];
-    const bool few = blocks_ <= kFewBlocks;
     for (const ProductSteps::Offsets& o : steps_.offsets) {
       void* const a = at(addresses[0], o.a);
       void* const b = at(addresses[1], o.b);
       void* const c = at(addresses.back(), o.c);
       const bool whole_c = (d.c_row | d.n | d.c_batch_stride | outer_.c) % 4 == 0 && is_whole(c, d.out_dtype);
-      const int64_t flags = whole_c | (d.epilogue == Epilogue::kBiasRelu) << 1 | few << 2;
+      const int64_t flags = whole_c | (d.epilogue == Epilogue::kBiasRelu) << 1;
       const bool whole_a = left_.whole && is_whole(a, d.dtype), whole_b = right_.whole && is_whole(b, d.dtype);
       const bool usual = whole_a == left_.whole && whole_b == right_.whole;
       (usual ? multiply_ : function(now_, whole_a, whole_b))
@@ -229,9 +228,6 @@ class FloatProduct final : public BoundLibrary {
     for (const auto& [name, value] : constants) text += name + std::to_string(value);
     return text + ";\n" + kFloatProduct;
   }
-
-  /// As many as a device holds at once: the next kernel may then start.
-  static constexpr int64_t kFewBlocks = 264;
 
   NativeDevice& device_;
   ProductSteps steps_;
