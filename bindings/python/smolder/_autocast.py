@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import collections.abc
 import functools
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 
@@ -14,9 +15,6 @@ from smolder._tensor import Tensor
 from smolder._warn import warn
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any, Literal, Self
-
     from smolder._typing import DType, F, T
 
 __all__ = [

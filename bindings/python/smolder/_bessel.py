@@ -8,13 +8,12 @@ fused pass over its argument, without loops: both forms are computed, and one is
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from smolder import _core
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from smolder._typing import Tensor
 
 _J0_PP = (

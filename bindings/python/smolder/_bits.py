@@ -8,7 +8,8 @@ dtype that holds all values. None has gradients.
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy
 
@@ -17,9 +18,6 @@ from smolder._other_forms import as_dtype
 from smolder._types import name_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from typing import Any
-
     from smolder._typing import DType
 
 Tensor = _core.Tensor

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from smolder import _core
 from smolder.utils import _pytree as pytree
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from typing import Any
-
     from smolder._typing import Tensor
 
 __all__ = ["cond", "scan", "while_loop"]

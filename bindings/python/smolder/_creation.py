@@ -5,7 +5,8 @@ from __future__ import annotations
 import builtins
 import functools
 import operator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy
 
@@ -18,9 +19,6 @@ from smolder._tensor import Tensor, kind_name
 from smolder._types import name_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from typing import Any
-
     from numpy.typing import NDArray
 
     from smolder._layouts import layout as Layout

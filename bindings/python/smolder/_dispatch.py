@@ -5,13 +5,10 @@ from __future__ import annotations
 import contextlib
 import functools
 import threading
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import Any, Self
 
 from smolder import _core, _ops
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from typing import Any, Self
 
 
 class _State(threading.local):

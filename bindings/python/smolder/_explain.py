@@ -7,16 +7,14 @@ import functools
 import json
 import statistics
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import smolder
 from smolder import _advice, _core, _explain_collectives, _lines, _notebook
 from smolder._types import name_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
-
     from smolder._typing import Device, PathLike
 
 __all__ = ["explain", "explain_last_step"]

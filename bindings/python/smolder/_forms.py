@@ -5,7 +5,8 @@ from __future__ import annotations
 import builtins
 import math
 import operator
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from smolder import _core
 from smolder._call_errors import as_int, name_what_is_no_tensor
@@ -18,9 +19,6 @@ from smolder._tensor import Tensor
 from smolder._warn import warn
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import Any
-
     from smolder._typing import Device, DType, Number, T
 
 __all__ = [

@@ -6,7 +6,8 @@ import builtins
 import itertools
 import math
 import operator
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy
 
@@ -18,9 +19,6 @@ from smolder._out import category, takes_out
 from smolder._tensor import Size
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import Any
-
     from typing_extensions import TypeIs
 
     from smolder._typing import Device, DType, Number, Tensor

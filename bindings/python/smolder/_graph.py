@@ -5,16 +5,13 @@ from __future__ import annotations
 import inspect
 import json
 import os
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from smolder import _core, _notebook, safetensors
 from smolder._tensor import Tensor
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from typing import Any
-
     from smolder._typing import Device, PathLike
 
 __all__ = ["Graph", "capture", "load_graph"]

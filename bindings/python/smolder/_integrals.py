@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy
@@ -16,8 +17,6 @@ from smolder import _core
 from smolder.autograd.function import Function, once_differentiable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from smolder._typing import Tensor
 
 # An integrand has fallen to exp(-_DEPTH) of its largest value where it is cut off: less than float64 resolves.

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import numbers
 import operator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from smolder import _core
 from smolder._device import on_device
 from smolder._tensor import _TYPE_NAMES, Size, Tensor
 
 if TYPE_CHECKING:
-    from typing import Any
-
     from smolder._typing import Device
 
 __all__ = [

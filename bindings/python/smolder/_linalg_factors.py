@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy
@@ -23,8 +24,6 @@ from smolder._out import takes_out
 from smolder.return_types import shown
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from smolder._typing import Tensor
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from smolder import _core
 from smolder._call_errors import name_what_is_no_tensor
@@ -11,8 +11,6 @@ from smolder._random_tensors import randn
 from smolder._types import finfo
 
 if TYPE_CHECKING:
-    from typing import Any
-
     from smolder._typing import Tensor
 
 __all__ = ["lobpcg", "pca_lowrank", "svd_lowrank"]

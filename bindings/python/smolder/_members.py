@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from smolder import _core, _shared
 from smolder._tensor import Tensor
 from smolder._unheld import UnheldDtype
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from typing import Any
-
     from smolder._typing import Device, DType, T
     from smolder.storage import TypedStorage, UntypedStorage
 

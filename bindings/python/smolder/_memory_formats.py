@@ -6,13 +6,11 @@ strides are torch's, and what depends on them, as `view()` and a file, goes by t
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from smolder._layouts import channels_last, channels_last_3d, check_format, preserve_format
 
 if TYPE_CHECKING:
-    from typing import Any
-
     from smolder._typing import Tensor
 
 _RANKS = {channels_last: 4, channels_last_3d: 5}

@@ -5,14 +5,12 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING, Any, Self, overload
 
 from smolder import _core
 from smolder._warn import warn
 
 if TYPE_CHECKING:
-    from typing import Any, Self
-
     from smolder._typing import F, Tensor
 
 __all__ = ["eager", "enable_grad", "inference_mode", "is_inference", "no_grad", "set_grad_enabled", "strict"]

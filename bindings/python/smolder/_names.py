@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import sys
 import types
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable
 
 
 def listing(name: str, later: Iterable[str] = ()) -> Callable[[], list[str]]:

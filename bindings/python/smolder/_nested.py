@@ -6,6 +6,7 @@ from __future__ import annotations
 import copy
 import itertools
 import weakref
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from smolder import _core
@@ -14,8 +15,6 @@ from smolder._tensor import Size, Tensor
 from smolder.overrides import DisableTorchFunction
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
     from smolder._typing import F
 
 _numbers = itertools.count(1)

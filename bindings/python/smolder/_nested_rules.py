@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from smolder import _core, overrides
@@ -28,8 +29,6 @@ from smolder._nested import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from smolder._typing import DType, Tensor
 
 # -- products, and what layers do to the last dimensions

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from smolder import _core, _linalg_factors, linalg, return_types
 from smolder._autocast import listed
@@ -13,10 +13,6 @@ from smolder._functions import broadcast_shapes
 from smolder._out import takes_out
 from smolder._reflectors import geqrf, ormqr
 from smolder._tensor import Tensor, kind_name
-
-if TYPE_CHECKING:
-    from typing import Any
-
 
 if TYPE_CHECKING:
     from smolder._typing import DType

@@ -8,15 +8,13 @@ import functools
 import os
 import sys
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Self
 
 from smolder import _core
 from smolder._autocast import autocast, cast, is_autocast_enabled
 from smolder.cuda._refused import refused
 
 if TYPE_CHECKING:
-    from typing import Any, Self
-
     from smolder._typing import PathLike
 
 __all__ = ["ops"]

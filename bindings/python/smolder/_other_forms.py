@@ -4,14 +4,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import Any
 
 from smolder import _core
 from smolder._warn import warn
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
 
 _DTYPES = {bool: _core.bool, int: _core.int64, float: _core.float64, complex: _core.complex128}
 # The number that stands before tensors, by op: what it is named where it stands after them.

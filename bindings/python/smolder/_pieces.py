@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import functools
 import inspect
-from typing import TYPE_CHECKING
+from typing import Any
 
 from smolder import _core
 from smolder._names import listing as _listing
-
-if TYPE_CHECKING:
-    from typing import Any
 
 __all__ = []
 __dir__ = _listing(__name__)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from smolder import _core
@@ -16,8 +17,6 @@ from smolder._control_flow import while_loop
 from smolder._functions import broadcast_tensors
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from smolder._typing import Number, Tensor
 
 _WRITTEN_OUT = 32  # degrees up to here are no loop, where they are numbers

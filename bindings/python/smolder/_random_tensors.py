@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from smolder import _core
@@ -11,8 +12,6 @@ from smolder._out import takes_out
 from smolder._tensor import Tensor
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from smolder._layouts import layout as Layout
     from smolder._typing import Device, DType, Generator, RandomLike
 

@@ -5,13 +5,11 @@ from __future__ import annotations
 import atexit
 import os
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from smolder import _core
 
 if TYPE_CHECKING:
-    from typing import Self
-
     from smolder._typing import PathLike
 
 __all__ = ["record_trace"]

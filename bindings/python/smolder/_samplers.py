@@ -8,7 +8,8 @@ last element has its draw, so that no draw is read, and they run on any device. 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from smolder import _batches, _core
 from smolder._control_flow import while_loop
@@ -20,9 +21,6 @@ from smolder._tensor import kind_name
 from smolder._types import finfo
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
-
     from smolder._typing import Generator, Tensor
 
 __all__ = ["binomial", "poisson"]

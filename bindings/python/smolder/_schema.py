@@ -6,14 +6,10 @@ import collections.abc
 import inspect
 import types
 import typing
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
+from typing import Any
 
 from smolder import _core
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from typing import Any
-
 
 _PLAIN = {
     _core.Tensor: "Tensor",

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from smolder import _core
 from smolder._device import CPU, device, usable_device
 from smolder._warn import warn
 
 if TYPE_CHECKING:
-    from typing import Any
-
     from smolder._typing import Device, DType, Tensor
 
 __all__ = [

@@ -10,16 +10,14 @@ import functools
 import mmap
 import os
 import weakref
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import numpy
 
 from smolder import _core
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
-
     from smolder._typing import Tensor
 
 # By the identity of a storage: the array that it lies in, as long as that is used, and the file.

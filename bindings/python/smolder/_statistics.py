@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 from smolder import _core
 from smolder._call_errors import name_what_is_no_tensor
 from smolder._tensor import Tensor
 from smolder._warn import warn
-
-if TYPE_CHECKING:
-    from typing import Any
 
 __all__ = ["corrcoef", "cov", "vander"]
 

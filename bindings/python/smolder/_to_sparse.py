@@ -4,16 +4,14 @@ first called: smolder._sparse."""
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from smolder import _core
 from smolder._members import _add
 from smolder._tensor import Tensor
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from typing import Any
-
     from smolder._layouts import layout as layout_
 
 __all__ = ["sparse_compressed_tensor", "sparse_coo_tensor", "sparse_csc_tensor", "sparse_csr_tensor", "spmm"]

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import builtins
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from smolder import _core
 from smolder._other_forms import as_dtype
 
 if TYPE_CHECKING:
-    from typing import Any
-
     from smolder._typing import DType, Tensor
 
 __all__ = [

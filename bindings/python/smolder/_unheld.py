@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import warnings
-from typing import TYPE_CHECKING
+from typing import Any
 
 from smolder import _core
 from smolder._missing import REASONS
-
-if TYPE_CHECKING:
-    from typing import Any
 
 __all__ = [
     "chalf", "complex32", "float4_e2m1fn_x2", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz",

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from smolder import _core
 from smolder._call_errors import as_int
 from smolder._strided import view_of
 from smolder._tensor import Tensor
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
 
 __all__ = ["as_strided"]
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from smolder import _core, cuda
 from smolder._device import device
@@ -11,9 +12,6 @@ from smolder._names import listing as _listing
 from smolder._warn import warn
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
-
     from smolder._typing import Device, DType
 
 __all__ = [

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from smolder import _graph
 from smolder._names import listing as _listing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
-
     from smolder._typing import Graph, Module
 
 __all__ = ["Dim", "ExportedProgram", "export", "load", "save"]

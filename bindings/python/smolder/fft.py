@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from smolder import _core
 from smolder._autocast import listed
@@ -12,9 +13,6 @@ from smolder._names import listing as _listing
 from smolder._out import takes_out
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import Any
-
     from smolder._typing import Device, DType, Tensor
 
 __all__ = [

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import threading
 import typing
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
+from typing import Any
 
 from smolder._names import listing as _listing
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from typing import Any
 
 __all__ = ["Future", "collect_all", "wait_all"]
 __dir__ = _listing(__name__)

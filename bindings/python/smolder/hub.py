@@ -13,7 +13,8 @@ import re
 import sys
 import uuid
 import zipfile
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlparse
 from urllib.request import Request, urlopen
 
@@ -22,9 +23,6 @@ from smolder._warn import warn
 from smolder.cuda._refused import refused
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
-
     from smolder._typing import Module, PathLike
 
 try:

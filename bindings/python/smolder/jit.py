@@ -13,16 +13,14 @@ import functools
 import os
 import types
 import typing
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
 
 from smolder._names import listing as _listing
 from smolder._warn import warn
 from smolder.cuda._refused import refused_class
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from typing import Any
-
     from smolder._typing import F, T
 
 __all__ = [

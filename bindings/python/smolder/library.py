@@ -6,7 +6,8 @@ import atexit
 import contextlib
 import functools
 import weakref
-from typing import TYPE_CHECKING, Generic, ParamSpec, TypeVar, overload
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, ParamSpec, TypeVar, overload
 
 from smolder import _core, _ops
 from smolder._names import listing as _listing
@@ -14,9 +15,6 @@ from smolder._schema import infer_schema
 from smolder.autograd.function import Function
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-    from typing import Any, NoReturn
-
     from smolder._typing import DType, F, OpOverload, PathLike
 
 __all__ = [

@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from smolder import _core
 from smolder._creation import ones, tensor
@@ -16,9 +17,6 @@ from smolder._types import iinfo
 from smolder.cuda._refused import refused, refused_class
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from typing import Any
-
     from smolder._typing import DType, Tensor
 
     Dims = int | Sequence[int] | None

@@ -10,7 +10,7 @@ import os
 import pickle
 import sys
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from smolder import _core
 from smolder._arena_picture import draw
@@ -19,8 +19,6 @@ from smolder._names import listing as _listing
 from smolder._notebook import Report
 
 if TYPE_CHECKING:
-    from typing import Any
-
     from smolder._typing import Device, PathLike
 
 __all__ = ["alive", "arenas", "draw_arena", "memory_stats", "memory_summary", "report"]

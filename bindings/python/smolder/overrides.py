@@ -6,15 +6,13 @@ import contextlib
 import functools
 import threading
 import warnings
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Self
 
 from smolder import _core, _subclass
 from smolder._names import listing as _listing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-    from typing import Self
-
     from smolder._typing import F
 
 __all__ = [

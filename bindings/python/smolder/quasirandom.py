@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import pathlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy
 
@@ -16,8 +16,6 @@ from smolder._names import listing as _listing
 from smolder._types import get_default_dtype
 
 if TYPE_CHECKING:
-    from typing import Any, Self
-
     from smolder._typing import Tensor
 
 __all__ = ["SobolEngine"]

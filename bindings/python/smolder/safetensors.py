@@ -6,7 +6,7 @@ import io
 import json
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import numpy
 
@@ -17,8 +17,6 @@ from smolder._tensor import Tensor
 from smolder.serialization import replacing
 
 if TYPE_CHECKING:
-    from typing import Self
-
     from smolder._typing import Device, PathLike
 
 __all__ = ["SafetensorError", "load", "load_file", "safe_open", "save", "save_file"]

@@ -15,8 +15,9 @@ import sys
 import tempfile
 import zipfile
 from collections import OrderedDict
+from collections.abc import Iterator
 from mmap import MAP_PRIVATE, MAP_SHARED
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import IO, TYPE_CHECKING, Any, ClassVar
 
 import numpy
 
@@ -31,9 +32,6 @@ from smolder._unpickler import Unpickler, UnpicklingError
 from smolder.nn.parameter import Parameter, is_lazy
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import IO
-
     from smolder._typing import PathLike
 
 __all__ = [

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, overload
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Self, overload
 
 from smolder import _core
 from smolder._names import listing as _listing
 from smolder._types import name_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Any, Self
-
     from numpy.typing import NDArray
 
     from smolder._device import device as _device

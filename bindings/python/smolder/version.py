@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 from smolder import _core
 from smolder._names import listing as _listing
 from smolder._version import __version__
-
-if TYPE_CHECKING:
-    from typing import Any
-
 
 __all__ = ["__version__", "cuda", "git_version", "hip", "rocm", "xpu"]  # noqa: F822 - cuda is asked for below
 __dir__ = _listing(__name__)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import numbers
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from smolder import _core
 from smolder._sparse import _parts
@@ -12,8 +12,6 @@ from smolder._sparse._dispatch import rule
 from smolder._sparse._parts import COO, coalesced, is_sparse, kind, like, made, missing, values_of
 
 if TYPE_CHECKING:
-    from typing import Any
-
     from smolder._typing import Tensor
 
 # Functions that are 0 at 0. Those of the first line are linear, so that several values of one place may stay apart.

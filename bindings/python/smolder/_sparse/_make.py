@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from smolder import _core
 from smolder._creation import empty, tensor
@@ -14,9 +15,6 @@ from smolder._sparse._parts import COO, CSC, CSR, made
 from smolder._tensor import Size
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import Any
-
     from smolder._typing import Device, DType, Tensor
 
 _checks = [False]  # whether invariants are looked at where a call does not say

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from smolder import _core
 from smolder._sparse import _parts
@@ -23,9 +24,6 @@ from smolder._sparse._parts import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import Any
-
     from smolder._typing import Tensor
 
 

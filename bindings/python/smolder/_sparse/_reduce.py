@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from smolder import _core
@@ -12,8 +13,6 @@ from smolder._sparse._movement import axis_of
 from smolder._sparse._parts import COO, coalesced, kind, like, made, missing, scattered, sparse_dims, values_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from smolder._typing import DType, Tensor
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from smolder import _core
 from smolder._layouts import check_format, sparse_coo, sparse_csc, sparse_csr
@@ -12,9 +13,6 @@ from smolder._sparse._dispatch import RULES, call, rule, write
 from smolder._sparse._parts import COO, CSC, CSR, is_sparse, kind, like, made, missing, need, values_of
 from smolder._tensor import _CONVERSIONS, _TYPE_NAMES, Size, Tensor, size_of
 from smolder.overrides import DisableTorchFunction
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 
 def _plain(name):

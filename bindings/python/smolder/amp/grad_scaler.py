@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections.abc
 import enum
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from smolder import _core
 from smolder._core import _amp_foreach_non_finite_check_and_unscale_, _amp_update_scale_
@@ -16,8 +16,6 @@ from smolder._warn import warn
 from smolder.optim.optimizer import steps_conditionally
 
 if TYPE_CHECKING:
-    from typing import Any
-
     from smolder._typing import Device, Optimizer, Tensor
 
 __all__ = ["GradScaler", "OptState"]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from smolder import _core
 from smolder._modes import enable_grad, inference_mode, no_grad, set_grad_enabled
@@ -17,9 +18,6 @@ from smolder.autograd.variable import Variable
 from smolder.autograd.version_checks import set_version_checks
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import Any
-
     from smolder._typing import Tensor
 
 __all__ = [

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import functools
 import inspect
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from smolder import _core
 from smolder._names import listing as _listing
 
 if TYPE_CHECKING:
-    from typing import Any, NoReturn
-
     from smolder._typing import F
 
 __all__ = ["Function", "FunctionCtx", "InplaceFunction", "NestedIOFunction", "once_differentiable"]

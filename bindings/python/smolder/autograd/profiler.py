@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Self
 
 from smolder._names import listing as _listing
 from smolder.profiler import ProfilerActivity, record_function
 from smolder.profiler import profile as _profile
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any, Self
-
     from smolder._typing import EventList, PathLike
 
 __all__ = ["profile", "record_function"]

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from smolder import _core
 from smolder._names import listing as _listing
 
 if TYPE_CHECKING:
-    from typing import Any
-
     from smolder._typing import Tensor
 
 __all__ = ["Variable"]

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Self
 
 from smolder import _core
 from smolder._names import listing as _listing
-
-if TYPE_CHECKING:
-    from typing import Self
 
 __all__ = ["set_version_checks"]
 __dir__ = _listing(__name__)

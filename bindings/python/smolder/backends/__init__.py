@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 from smolder._names import listing as _listing
 from smolder.backends import cuda, cudnn
-
-if TYPE_CHECKING:
-    from typing import Any
-
 
 __all__ = ["cuda", "cudnn", "mps"]
 __dir__ = _listing(__name__)

@@ -10,15 +10,11 @@ from __future__ import annotations
 import contextlib
 import sys
 import types
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from typing import Any
 
 from smolder import _core
 from smolder._names import listing as _listing
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Any
-
 
 __all__ = ["flags", "is_available", "set_flags", "version"]
 __dir__ = _listing(__name__)

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import NoReturn
 
 from smolder._names import listing as _listing
-
-if TYPE_CHECKING:
-    from typing import NoReturn
-
 
 __all__ = ["is_available", "is_built", "is_macos13_or_newer", "is_macos_or_newer"]
 __dir__ = _listing(__name__)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import weakref
-from typing import TYPE_CHECKING, overload
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Self, overload
 
 from smolder import _core
 from smolder._names import listing as _listing
@@ -12,9 +13,6 @@ from smolder.compiler._record import Recorder, events
 from smolder.nn import module as _modules
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any, Self
-
     from smolder._typing import F
 
 __all__ = [

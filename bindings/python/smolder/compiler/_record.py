@@ -8,7 +8,7 @@ import gc
 import os
 import sys
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import Any
 
 from smolder import _core
 from smolder._settings import _settings
@@ -17,9 +17,6 @@ from smolder.compiler._structure import Results, containers, describe, unchanged
 from smolder.compiler._world import Unguarded, World, codes_of, difference
 from smolder.nn import hooks
 from smolder.optim import Optimizer
-
-if TYPE_CHECKING:
-    from typing import Any
 
 MOST_ENTRIES = 8  # of a function; the one that was not hit for longest is dropped
 _LONGEST_PAUSE = 1024

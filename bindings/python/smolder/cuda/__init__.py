@@ -8,7 +8,7 @@ from __future__ import annotations
 import atexit
 import sys
 import types
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from smolder import _core
 from smolder._device import usable_device as _usable
@@ -25,8 +25,6 @@ from smolder.cuda.random import *  # noqa: F403
 from smolder.cuda.streams import *  # noqa: F403
 
 if TYPE_CHECKING:
-    from typing import Any
-
     from smolder._typing import Device
 
 atexit.register(_core._cuda_finish_preload)  # before libraries that it opens are taken down

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import functools
 import types
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from smolder import _core
 from smolder._device import usable_device
 from smolder.cuda._index import index_of
 
 if TYPE_CHECKING:
-    from typing import Any
-
     from smolder._typing import Device
 
 __all__ = [

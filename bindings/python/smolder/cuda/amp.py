@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from smolder import _core
 from smolder._names import listing as _listing
@@ -11,9 +12,6 @@ from smolder.amp import autocast_mode
 from smolder.amp._by_device import autocast_for, scaler_for
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
-
     from smolder._typing import DType
     from smolder.amp._by_device import Autocast, Scaler
 

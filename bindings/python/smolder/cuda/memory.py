@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import collections
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from smolder import _core, memory
 from smolder._device import usable_device
@@ -13,9 +14,6 @@ from smolder.cuda._index import index_of, used_index
 from smolder.memory import summary_table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
-
     from smolder._typing import Device
 
 __all__ = [

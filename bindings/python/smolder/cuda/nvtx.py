@@ -6,14 +6,12 @@ from __future__ import annotations
 import contextlib
 import itertools
 import threading
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 from smolder._names import listing as _listing
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Any
-
     from smolder.profiler import record_function
 
 __all__ = ["mark", "range", "range_end", "range_pop", "range_push", "range_start"]

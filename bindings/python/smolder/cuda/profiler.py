@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from smolder import _core
 from smolder._device import usable_device
 from smolder._names import listing as _listing
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 
 __all__ = ["profile", "start", "stop"]
 __dir__ = _listing(__name__)

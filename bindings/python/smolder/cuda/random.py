@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from smolder import _core
@@ -10,8 +11,6 @@ from smolder._names import listing as _listing
 from smolder.cuda._index import used_index
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from smolder._typing import Device, Tensor
 
 __all__ = [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from smolder import _core
 from smolder._device import device
@@ -10,8 +10,6 @@ from smolder._names import listing as _listing
 from smolder.cuda._index import used_index
 
 if TYPE_CHECKING:
-    from typing import Any
-
     from smolder._typing import Device
 
 __all__ = ["Event", "Stream", "StreamContext", "current_stream", "default_stream", "set_stream", "stream"]

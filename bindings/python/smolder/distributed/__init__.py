@@ -5,7 +5,7 @@ Collectives are recorded as other ops are, and run with the step. docs/distribut
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 from smolder._names import listing as _listing
 from smolder.cuda._refused import refused_class
@@ -78,9 +78,6 @@ from smolder.distributed._objects import (
 )
 from smolder.distributed._stores import FileStore, HashStore, PrefixStore, Store, TCPStore
 from smolder.distributed.device_mesh import DeviceMesh, init_device_mesh
-
-if TYPE_CHECKING:
-    from typing import Any
 
 __all__ = [
     "Backend",

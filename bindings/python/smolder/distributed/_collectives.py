@@ -6,6 +6,7 @@ With async_op=True the step goes on while the bytes are under way, and Work.wait
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -16,8 +17,6 @@ from smolder.distributed._stores import seconds_of
 from smolder.futures import Future
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from smolder import Tensor
 
 __all__ = [

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import weakref
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from smolder import _core, _creation
 from smolder._warn import warn
@@ -23,9 +24,6 @@ from smolder.nn.module import Module
 from smolder.utils._pytree import tree_map
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from typing import Any
-
     from smolder import Tensor
     from smolder.futures import Future
 

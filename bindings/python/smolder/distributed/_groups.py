@@ -6,18 +6,15 @@ import atexit
 import os
 import sys
 import time
+from collections.abc import Callable, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import Any
 from urllib.parse import parse_qs, urlparse
 
 from smolder import _core, _creation
 from smolder._device import device as _device
 from smolder.distributed._errors import DistError, DistNetworkError, DistStoreError
 from smolder.distributed._stores import FileStore, PrefixStore, Store, TCPStore, _before_waiting, seconds_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from typing import Any
 
 __all__ = [
     "Backend",

@@ -9,16 +9,13 @@ from __future__ import annotations
 
 import io
 import pickle
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 
 from smolder import _core, _creation
 from smolder.distributed._collectives import _peer, all_gather_into_tensor, broadcast, gather, recv, scatter, send
 from smolder.distributed._groups import resolve
-
-if TYPE_CHECKING:
-    from typing import Any
 
 __all__ = [
     "all_gather_object",

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import Any
 
 from smolder import _core
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import Any
 
 __all__ = ["FileStore", "HashStore", "PrefixStore", "Store", "TCPStore", "default_store_timeout", "seconds_of"]
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -14,9 +15,6 @@ from smolder.distributed import _groups
 from smolder.distributed._groups import ProcessGroup
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import Any, Self
-
     from smolder import Tensor
 
 __all__ = ["DeviceMesh", "init_device_mesh"]

@@ -14,13 +14,10 @@ import subprocess
 import sys
 import time
 import uuid
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from smolder import _core
 from smolder._names import listing as _listing
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 __all__ = ["get_args_parser", "main", "run"]
 __dir__ = _listing(__name__)

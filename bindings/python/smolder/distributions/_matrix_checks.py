@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from smolder import _core, linalg
@@ -9,8 +10,6 @@ from smolder._creation import eye
 from smolder._types import finfo
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from smolder._typing import Tensor
 
 

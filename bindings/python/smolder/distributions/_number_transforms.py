@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import operator
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from smolder import _core
 from smolder._functions import broadcast_shapes
@@ -16,9 +17,6 @@ from smolder.distributions.utils import _sum_rightmost, broadcast_all, lazy_prop
 from smolder.nn import functional as F
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import Any
-
     from smolder._typing import Constraint, Number, Tensor
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from smolder import _core, linalg
@@ -16,8 +17,6 @@ from smolder.distributions.utils import tril_matrix_to_vec, vec_to_tril_matrix
 from smolder.nn import functional as F
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from smolder._typing import Constraint, Tensor
     from smolder.distributions.distribution import Distribution
 

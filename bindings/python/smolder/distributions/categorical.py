@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -19,8 +20,6 @@ from smolder.distributions.utils import broadcast_all, lazy_property, logits_to_
 from smolder.nn import functional as F
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from smolder._typing import Constraint, Size, Tensor
 
 __all__ = ["Categorical", "Multinomial", "OneHotCategorical", "OneHotCategoricalStraightThrough"]

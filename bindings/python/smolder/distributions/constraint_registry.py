@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import numbers
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from smolder._names import listing as _listing
 from smolder.distributions import constraints, transforms
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from smolder._typing import Constraint, Tensor
     from smolder.distributions.transforms import Transform
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from smolder import _core
@@ -9,8 +10,6 @@ from smolder._names import listing as _listing
 from smolder.distributions import _matrix_checks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from smolder._typing import Number, Tensor
 
 __all__ = [

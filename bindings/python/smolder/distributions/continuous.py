@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar
 
@@ -20,8 +21,6 @@ from smolder.distributions.transforms import AffineTransform, ExpTransform, Tran
 from smolder.distributions.utils import _standard_normal, broadcast_all, euler_constant
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from smolder._typing import Constraint, Tensor
 
 __all__ = ["Cauchy", "Gumbel", "Laplace", "Normal", "StudentT", "Uniform"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -14,8 +15,6 @@ from smolder.distributions import constraints
 from smolder.distributions.distribution import OfParameters
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from smolder._typing import Constraint, Tensor
 
 __all__ = ["VonMises"]

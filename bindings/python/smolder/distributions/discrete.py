@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from smolder import _core
 from smolder._creation import arange
@@ -27,9 +28,6 @@ from smolder.distributions.utils import (
 from smolder.nn import functional as F
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from typing import Any
-
     from smolder._typing import Constraint, Number, Size, Tensor
 
 __all__ = ["Bernoulli", "Binomial", "Geometric", "NegativeBinomial", "OfLogOdds", "Poisson"]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from smolder import _core
 from smolder._modes import no_grad
@@ -13,9 +14,6 @@ from smolder.distributions import constraints
 from smolder.distributions.utils import broadcast_all, lazy_property
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from typing import Any, Self
-
     from smolder._typing import Constraint, Number, Tensor
 
 __all__ = ["Distribution", "OfParameters"]

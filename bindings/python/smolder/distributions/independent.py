@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from smolder._names import listing as _listing
 from smolder.distributions import constraints
@@ -11,9 +12,6 @@ from smolder.distributions.distribution import Distribution
 from smolder.distributions.utils import _sum_rightmost
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from typing import Any, Self
-
     from smolder._typing import Constraint, Tensor
 
 __all__ = ["Independent"]

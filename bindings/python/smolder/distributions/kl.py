@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from smolder._names import listing as _listing
 from smolder._warn import warn
 from smolder.distributions.distribution import Distribution
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
-
     from smolder._typing import T, Tensor
 
 __all__ = ["kl_divergence", "register_kl"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar
 
@@ -23,8 +24,6 @@ from smolder.distributions.utils import _standard_normal, broadcast_all
 from smolder.special import multigammaln
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from smolder._typing import Constraint, Number, Tensor
 
 __all__ = ["LKJCholesky", "Wishart"]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Self
 
 from smolder import _core
 from smolder._modes import no_grad
@@ -13,9 +14,6 @@ from smolder.distributions.categorical import Categorical
 from smolder.distributions.distribution import Distribution, ours
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from typing import Any, Self
-
     from smolder._typing import Constraint, Tensor
 
 __all__ = ["MixtureSameFamily"]

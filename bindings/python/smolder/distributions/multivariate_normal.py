@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -15,8 +16,6 @@ from smolder.distributions.distribution import OfParameters
 from smolder.distributions.utils import _standard_normal, lazy_property
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from smolder._typing import Constraint, Tensor
 
 __all__ = ["LowRankMultivariateNormal", "MultivariateNormal", "OfCovariance"]

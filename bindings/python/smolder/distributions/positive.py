@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar
 
@@ -17,8 +18,6 @@ from smolder.distributions.exp_family import ExponentialFamily
 from smolder.distributions.utils import broadcast_all, times_log
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from smolder._typing import Constraint, Tensor
 
 __all__ = ["Chi2", "Exponential", "FisherSnedecor", "Gamma", "GeneralizedPareto"]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from smolder import _core
 from smolder._names import listing as _listing
@@ -17,9 +18,6 @@ from smolder.distributions.transforms import ExpTransform, SigmoidTransform
 from smolder.distributions.utils import broadcast_all, clamp_probs
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from typing import Any
-
     from smolder._typing import Constraint, Number, Tensor
 
 __all__ = ["ExpRelaxedCategorical", "LogitRelaxedBernoulli", "RelaxedBernoulli", "RelaxedOneHotCategorical"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar
 
@@ -18,8 +19,6 @@ from smolder.distributions.utils import broadcast_all, clamp_probs, times_log
 from smolder.nn import functional as F
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from smolder._typing import Constraint, Number, Tensor
 
 __all__ = ["Beta", "ContinuousBernoulli", "Dirichlet"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -25,8 +26,6 @@ from smolder.distributions.transforms import (
 from smolder.distributions.utils import euler_constant
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from smolder._typing import Constraint, Tensor
 
 __all__ = [

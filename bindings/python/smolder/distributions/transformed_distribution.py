@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Self
 
 from smolder._modes import no_grad
 from smolder._names import listing as _listing
@@ -14,9 +15,6 @@ from smolder.distributions.transforms import ComposeTransform, Transform
 from smolder.distributions.utils import _sum_rightmost, broadcast_all
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from typing import Any, Self
-
     from smolder._typing import Constraint, Number, Tensor
 
 __all__ = ["OfParametersTransformed", "TransformedDistribution"]

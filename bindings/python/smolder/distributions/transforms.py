@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 import weakref
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from smolder import _core
 from smolder._names import listing as _listing
@@ -17,9 +18,6 @@ from smolder.distributions import constraints
 from smolder.distributions.utils import _sum_rightmost, lazy_property
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import Any
-
     from smolder._typing import Constraint, Tensor
 
 __all__ = [

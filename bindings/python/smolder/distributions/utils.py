@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
 
 from smolder import _core
 from smolder._functions import broadcast_tensors
@@ -14,9 +15,6 @@ from smolder._random_tensors import randn
 from smolder._types import finfo
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from typing import Self
-
     from smolder._typing import Device, DType, Number, Tensor
 
 __all__ = [

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from smolder import _core
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any
-
     from smolder._typing import Module, Tensor
 
 

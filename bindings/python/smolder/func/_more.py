@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from smolder import _core
 from smolder.func._transforms import _jvp
@@ -11,9 +12,6 @@ from smolder.nn.normalization import _BatchNorm
 from smolder.utils._pytree import tree_flatten
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
-
     from smolder._typing import Module
 
 

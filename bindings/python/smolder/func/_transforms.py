@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import Any
 
 from smolder import _core, autograd
 from smolder._creation import arange
 from smolder._modes import enable_grad
 from smolder.func._vmap import vmap
 from smolder.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
 
 
 class _Level:

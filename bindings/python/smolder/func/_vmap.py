@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import Any
 
 from smolder import _core
 from smolder.utils._pytree import tree_flatten, tree_unflatten
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
 
 
 def _name(func):

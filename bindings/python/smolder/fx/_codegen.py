@@ -9,15 +9,12 @@ import os
 import re
 import types
 import typing
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
+from typing import Any
 
 from smolder._names import listing as _listing
 from smolder.fx import _naming
 from smolder.fx.node import Node, _get_qualified_name, listed, short_dtype, value_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from typing import Any
 
 __all__ = ["CodeGen", "PythonCode"]
 __dir__ = _listing(__name__)

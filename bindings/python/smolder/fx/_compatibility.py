@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from smolder._names import listing as _listing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from smolder._typing import T
 
 __all__ = ["compatibility"]

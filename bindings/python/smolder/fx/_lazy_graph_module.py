@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from typing import Any
 
 from smolder._names import listing as _listing
 from smolder.fx.graph_module import GraphModule
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Any
 
 __all__: list[str] = []
 __dir__ = _listing(__name__)

@@ -10,13 +10,10 @@ import operator
 import re
 import sys
 import types
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import Any
 
 from smolder._names import listing as _listing
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
 
 __all__ = ["Namespace", "is_ours", "qualified_name", "smolder_name", "snake_case", "type_repr"]
 __dir__ = _listing(__name__)

@@ -11,15 +11,12 @@ import functools
 import os
 import sys
 import types
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from smolder import _core
 from smolder._names import listing as _listing
 from smolder.fx._naming import words
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from typing import Any
 
 __all__ = ["AsLongAsItLives", "asking", "find_proxy", "is_method", "is_own_file", "plain", "replaced", "wrapped"]
 __dir__ = _listing(__name__)

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import Any
 
 from smolder._names import listing as _listing
 from smolder.utils._pytree import TreeSpec, tree_flatten
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
 
 __all__ = ["register_pytree_flatten_spec", "tree_flatten_spec"]
 __dir__ = _listing(__name__)

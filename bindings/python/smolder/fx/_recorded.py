@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import functools
 import inspect
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import Any
 
 from smolder._names import listing as _listing
 from smolder.fx import _patches
 from smolder.fx._naming import _IN_FUNCTIONAL, _IN_LOWRANK, place_of, words
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
 
 __all__ = ["COMPARED", "METHODS", "OPERATORS", "as_torch"]
 __dir__ = _listing(__name__)

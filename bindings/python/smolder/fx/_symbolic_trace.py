@@ -11,7 +11,9 @@ import math
 import types
 import warnings
 from collections import OrderedDict
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 from smolder import _core
 from smolder._names import listing as _listing
@@ -26,10 +28,6 @@ from smolder.nn.parameter import Parameter
 from smolder.utils import _pytree
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from types import ModuleType
-    from typing import Any
-
     from smolder._typing import T
 
 __all__ = ["PH", "PHBase", "PHWithMeta", "ProxyableClassMeta", "Tracer", "symbolic_trace", "wrap"]

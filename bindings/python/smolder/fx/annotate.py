@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from smolder._names import listing as _listing
 from smolder.fx.proxy import Proxy
 
 if TYPE_CHECKING:
-    from typing import Any
-
     from smolder._typing import T
 
 __all__ = ["annotate"]

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import operator
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import Any
 
 from smolder import _core, _graph
 from smolder._names import listing as _listing
 from smolder.fx.graph import Graph
 from smolder.fx.graph_module import GraphModule
 from smolder.fx.node import Node
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
 
 __all__ = ["from_captured"]
 __dir__ = _listing(__name__)

@@ -6,7 +6,9 @@ import contextlib
 import copy
 import inspect
 import warnings
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any
 
 from smolder._names import listing as _listing
 from smolder.fx import _codegen
@@ -25,10 +27,6 @@ from smolder.fx.node import Node, _get_qualified_name, map_arg, typename
 from smolder.fx.node import map_aggregate as map_aggregate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from contextlib import AbstractContextManager
-    from typing import Any
-
     from smolder._typing import Module
     from smolder.fx.node import Target
 

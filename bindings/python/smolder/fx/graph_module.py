@@ -8,7 +8,7 @@ import linecache
 import pathlib
 import sys
 import warnings
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Self
 
 from smolder._names import listing as _listing
 from smolder.fx._codegen import PythonCode, _PyTreeCodeGen, custom_builtins
@@ -17,8 +17,6 @@ from smolder.fx.graph import Graph
 from smolder.nn.module import Module
 
 if TYPE_CHECKING:
-    from typing import Any, Self
-
     from smolder._typing import PathLike
 
 __all__ = ["GraphModule", "reduce_graph_module"]

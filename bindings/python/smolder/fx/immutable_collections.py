@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, NoReturn
 
 from smolder._names import listing as _listing
 from smolder.utils import _pytree
-
-if TYPE_CHECKING:
-    from typing import NoReturn
 
 __all__ = ["immutable_dict", "immutable_list"]
 __dir__ = _listing(__name__)

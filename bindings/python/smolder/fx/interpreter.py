@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
 
 from smolder._names import listing as _listing
 from smolder.fx import _patches
@@ -16,9 +17,6 @@ from smolder.fx.node import map_aggregate, map_arg
 from smolder.fx.proxy import Proxy
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from typing import Any
-
     from smolder._typing import Module
     from smolder.fx.node import Node
 

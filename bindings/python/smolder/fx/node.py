@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import operator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from smolder import _core
 from smolder._device import device
@@ -14,9 +15,6 @@ from smolder.fx._naming import pretty_target, qualified_name, type_repr, words
 from smolder.fx.immutable_collections import immutable_dict, immutable_list
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-    from typing import TypeAlias
-
     from smolder._typing import F, Module
     from smolder.fx.graph import Graph
     from smolder.fx.operator_schemas import ArgsKwargsPair

@@ -10,7 +10,8 @@ import inspect
 import operator
 import traceback
 from collections import OrderedDict
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 from smolder import _core
 from smolder._names import listing as _listing
@@ -21,9 +22,6 @@ from smolder.fx._naming import is_op, target_name
 from smolder.fx.node import Node, base_types, map_aggregate, map_arg
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from typing import Any
-
     from smolder._typing import Size, Tensor
     from smolder.fx.graph import Graph
     from smolder.fx.node import Target

@@ -5,7 +5,8 @@ from __future__ import annotations
 import copy
 import dataclasses
 import typing
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from smolder._names import listing as _listing
 from smolder.fx._symbolic_trace import symbolic_trace
@@ -15,9 +16,6 @@ from smolder.fx.node import Node
 from smolder.nn.module import Module
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
-
     from smolder.fx.passes.utils.matcher_utils import InternalMatch
 
 __all__ = ["Match", "ReplacedPatterns", "replace_pattern", "replace_pattern_with_filters"]

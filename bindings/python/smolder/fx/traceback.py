@@ -5,14 +5,12 @@ from __future__ import annotations
 import contextlib
 import functools
 import traceback
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
 
 from smolder._names import listing as _listing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from typing import Any
-
     from smolder._typing import F
     from smolder.fx.node import Node
 

@@ -11,15 +11,11 @@ import sys
 import tempfile
 import time
 import traceback
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from smolder._names import listing as _listing
 from smolder._warn import warn
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from typing import Any
-
 
 __all__ = [
     "ProcessContext", "ProcessException", "ProcessExitedException", "ProcessRaisedException", "spawn",

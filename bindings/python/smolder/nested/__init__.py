@@ -6,7 +6,8 @@ has no rule for it raises NotImplementedError. docs/nested.md names what there i
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from smolder import _core
 from smolder import _nested as _parts
@@ -17,9 +18,6 @@ from smolder._names import listing as _listing
 from smolder._nested import Pieces, is_nested, made, missing, plain
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import Any
-
     from smolder._typing import Device, DType, Tensor
 
 __all__ = [

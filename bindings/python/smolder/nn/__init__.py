@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from smolder._names import listing as _listing
 from smolder.nn import (
@@ -170,12 +170,9 @@ from smolder.nn.transformer_stack import Transformer, TransformerDecoder, Transf
 from smolder.nn import modules  # isort: skip - made of the others
 
 if TYPE_CHECKING:
-    from typing import Any
-
     from smolder.nn import parallel as parallel
     from smolder.nn.lazy import *  # noqa: F403
     from smolder.nn.parallel import DataParallel as DataParallel
-
 
 __all__ = ["Buffer", "DataParallel", "Module", "ModuleDict", "ModuleList", "MultiheadAttention", "Parameter"]
 __all__ += ["ParameterDict", "ParameterList", "Sequential", "TransformerEncoderLayer"]

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from smolder import _core
 from smolder._core import glu, hardshrink, logsigmoid, prelu, softshrink, softsign, tanhshrink
 from smolder._warn import warn
 
 if TYPE_CHECKING:
-    from typing import Any
-
     from smolder._typing import DType, Tensor
 
 __all__ = [

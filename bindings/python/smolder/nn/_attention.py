@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from smolder import _core
 from smolder._warn import warn
 
 if TYPE_CHECKING:
-    from typing import Any
-
     from smolder._typing import Tensor
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from smolder import _core
@@ -10,8 +11,6 @@ from smolder._creation import zeros
 from smolder.nn._losses import asked_reduction, checked_reduction
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from smolder._typing import Tensor
 
 __all__ = [

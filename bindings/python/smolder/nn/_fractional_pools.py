@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from smolder import _core
@@ -11,8 +12,6 @@ from smolder._creation import arange
 from smolder._random_tensors import rand
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from smolder._typing import Ints, Tensor
 
 __all__ = [

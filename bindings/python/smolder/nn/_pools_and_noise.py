@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from smolder import _core
@@ -13,8 +14,6 @@ from smolder.nn import _spatial
 from smolder.nn._activations import written
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from smolder._typing import Ints, Tensor
 
 __all__ = [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from smolder import _core
@@ -12,8 +13,6 @@ from smolder._warn import warn
 from smolder.nn._spatial import _numbers
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from smolder._typing import Ints, Tensor
 
 __all__ = [

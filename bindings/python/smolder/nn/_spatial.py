@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from smolder import _core
 from smolder._core import (
@@ -24,8 +24,6 @@ from smolder._core import (
 from smolder.nn._activations import written
 
 if TYPE_CHECKING:
-    from typing import Any
-
     from smolder._typing import Ints, Tensor
 
 __all__ = [

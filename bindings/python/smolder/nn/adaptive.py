@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from smolder import _core
 from smolder._names import listing as _listing
@@ -13,9 +14,6 @@ from smolder.nn.layers import Linear
 from smolder.nn.module import Module
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import Any
-
     from smolder._typing import DType, Tensor
 
 __all__ = ["AdaptiveLogSoftmaxWithLoss"]

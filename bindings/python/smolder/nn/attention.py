@@ -8,15 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import enum
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from typing import Any
 
 from smolder import _core
 from smolder._names import listing as _listing
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Any
-
 
 __all__ = ["SDPBackend", "sdpa_kernel"]
 __dir__ = _listing(__name__)

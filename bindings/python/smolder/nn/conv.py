@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from smolder import _core
@@ -15,8 +16,6 @@ from smolder.nn.module import Module
 from smolder.nn.parameter import Parameter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from smolder._typing import Device, DType, Ints, Tensor
 
 __all__ = ["Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from smolder import _core
@@ -35,8 +36,6 @@ from smolder.nn._resample import *  # noqa: F403
 from smolder.nn._spatial import *  # noqa: F403
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from smolder._typing import Tensor
 
 __all__ = [

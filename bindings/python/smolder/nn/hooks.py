@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from smolder import _core
 from smolder._names import listing as _listing
@@ -11,8 +11,6 @@ from smolder._warn import warn
 from smolder.utils.hooks import BackwardHook, RemovableHandle
 
 if TYPE_CHECKING:
-    from typing import Any, NoReturn
-
     from smolder._typing import BackwardHook as ModuleBackwardHook
     from smolder._typing import BackwardPreHook, ForwardHook, ForwardPreHook, Hook, MemberHook, Module
 

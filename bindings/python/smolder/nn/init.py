@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from smolder import _core, linalg
@@ -11,8 +12,6 @@ from smolder._names import listing as _listing
 from smolder._warn import warn
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from smolder._typing import Generator, Tensor
 
 __all__ = [

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Self
 
 from smolder import _core
 from smolder._device import on_device
@@ -15,9 +16,6 @@ from smolder.nn.module import Module
 from smolder.nn.parameter import Parameter
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import Any, Self
-
     from smolder._typing import Device, DType, Tensor
 
 __all__ = [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from smolder import _core
 from smolder._modes import no_grad
@@ -12,8 +12,6 @@ from smolder.nn import conv, layers, normalization
 from smolder.nn.parameter import UninitializedBuffer, UninitializedParameter, is_lazy
 
 if TYPE_CHECKING:
-    from typing import Any, ClassVar
-
     from smolder._typing import Device, DType, Ints, Tensor
 
 __all__ = [

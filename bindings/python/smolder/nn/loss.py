@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from smolder._names import listing as _listing
@@ -10,8 +11,6 @@ from smolder.nn import functional as F
 from smolder.nn.module import Module
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from smolder._typing import Tensor
 
 __all__ = [

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import MutableMapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from smolder._names import listing as _listing
 
 if TYPE_CHECKING:
-    from typing import Self
-
     from smolder._typing import Module, Tensor
 
 __all__ = ["Members"]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import builtins
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Self
 
 from smolder import _core
 from smolder._names import listing as _listing
@@ -16,9 +17,6 @@ from smolder.nn.parameter import Buffer, Parameter, zero_gradients
 from smolder.nn.state import State
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from typing import Self
-
     from smolder._typing import Device, DType, Tensor
 
 __all__ = ["Module"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numbers
 import warnings
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from smolder import _core
 from smolder._device import on_device
@@ -16,8 +16,6 @@ from smolder.nn.module import Module
 from smolder.nn.parameter import Parameter
 
 if TYPE_CHECKING:
-    from typing import Any
-
     from smolder._typing import Device, DType, Ints, Tensor
 
 __all__ = [

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from smolder import _core, cuda
 from smolder._device import device
@@ -14,9 +15,6 @@ from smolder.nn.module import Module
 from smolder.utils._pytree import tree_map
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from typing import Any
-
     from smolder._typing import Device
     from smolder.distributed._data_parallel import DistributedDataParallel
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Self, SupportsIndex
 
 from smolder import _core
 from smolder._modes import no_grad
@@ -11,9 +12,6 @@ from smolder._subclass import _disabled
 from smolder._unheld import UnheldDtype
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from typing import Any, ClassVar, Self, SupportsIndex
-
     from smolder._typing import Device, DType, Tensor
 
 __all__ = [

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NoReturn, Self
 
 from smolder import _core
 from smolder._names import listing as _listing
 from smolder.nn.container import as_parameter, named_pairs, value_line
 from smolder.nn.module import Module
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Any, NoReturn, Self
 
 __all__ = ["ParameterDict"]
 __dir__ = _listing(__name__)

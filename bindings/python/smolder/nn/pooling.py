@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from smolder._names import listing as _listing
 from smolder.nn import functional as F
@@ -10,8 +10,6 @@ from smolder.nn.layers import _DropoutNd
 from smolder.nn.module import Module
 
 if TYPE_CHECKING:
-    from typing import Any
-
     from smolder._typing import Ints, Tensor
 
 __all__ = [

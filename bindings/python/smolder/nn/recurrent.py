@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import numbers
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from smolder import _core
 from smolder._autocast import listed
@@ -18,8 +18,6 @@ from smolder.nn.parameter import Parameter
 from smolder.nn.utils.rnn import PackedSequence
 
 if TYPE_CHECKING:
-    from typing import Any
-
     from smolder._typing import Device, DType, Tensor
 
 __all__ = ["GRU", "LSTM", "RNN", "GRUCell", "LSTMCell", "RNNBase", "RNNCell", "RNNCellBase"]

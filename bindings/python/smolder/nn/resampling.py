@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from smolder._names import listing as _listing
@@ -9,8 +10,6 @@ from smolder.nn import functional as F
 from smolder.nn.module import Module
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from smolder._typing import Ints, Tensor
 
 __all__ = [

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 from smolder import _core
 from smolder._modes import no_grad
 from smolder._names import listing as _listing
 from smolder.nn.parameter import Parameter, is_lazy
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any
 
 __all__ = ["State"]
 __dir__ = _listing(__name__)

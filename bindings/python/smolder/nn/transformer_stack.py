@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from smolder import _core
 from smolder._device import on_device
@@ -18,9 +19,6 @@ from smolder.nn.normalization import LayerNorm
 from smolder.nn.transformer import MultiheadAttention, TransformerEncoderLayer, activation_called
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
-
     from smolder._typing import Device, DType, Tensor
 
 __all__ = ["Transformer", "TransformerDecoder", "TransformerDecoderLayer", "TransformerEncoder"]

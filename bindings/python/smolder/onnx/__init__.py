@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import Any
 
 from smolder._graph import Graph, capture
 from smolder._names import listing as _listing
 from smolder._tensor import Tensor
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import Any
-
 
 __all__ = ["ONNXProgram", "OnnxExporterError", "UnsupportedOperatorError", "export", "is_in_onnx_export"]
 __dir__ = _listing(__name__)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from smolder._names import listing as _listing
 from smolder.optim import lr_scheduler
@@ -15,8 +15,6 @@ from smolder.optim.rmsprop import RMSprop
 from smolder.optim.sgd import SGD
 
 if TYPE_CHECKING:
-    from typing import Any
-
     from smolder.optim import swa_utils as swa_utils
     from smolder.optim.adafactor import Adafactor as Adafactor
     from smolder.optim.asgd import ASGD as ASGD
@@ -24,7 +22,6 @@ if TYPE_CHECKING:
     from smolder.optim.muon import Muon as Muon
     from smolder.optim.rprop import Rprop as Rprop
     from smolder.optim.sparse_adam import SparseAdam as SparseAdam
-
 
 __all__ = [
     "ASGD",

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import ItemsView, Iterator, ValuesView
+from typing import Any, Self
 
 from smolder import _core
 from smolder._creation import tensor
 from smolder._modes import inference_mode
-
-if TYPE_CHECKING:
-    from collections.abc import ItemsView, Iterator, ValuesView
-    from typing import Any, Self
 
 __all__ = ["NUMBERS", "State", "get", "put"]
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from smolder import _core
 from smolder._modes import enable_grad, no_grad
@@ -10,9 +11,6 @@ from smolder._names import listing as _listing
 from smolder.optim.optimizer import Optimizer, real_parts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
-
     from smolder._typing import Params
 
 __all__ = ["LBFGS"]

@@ -5,8 +5,9 @@ from __future__ import annotations
 import functools
 import weakref
 from collections import OrderedDict, defaultdict
+from collections.abc import Callable
 from copy import deepcopy
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING, Any, overload
 
 from smolder import _core
 from smolder._creation import full
@@ -17,9 +18,6 @@ from smolder.nn.parameter import zero_gradients
 from smolder.optim._state import NUMBERS, State, _taken, get, put
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
-
     from smolder._typing import Params, T, Tensor
     from smolder.utils.hooks import RemovableHandle
 

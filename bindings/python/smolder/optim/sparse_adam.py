@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from smolder import _core
 from smolder._names import listing as _listing
 from smolder.optim.optimizer import Optimizer
 
 if TYPE_CHECKING:
-    from typing import Any
-
     from smolder._typing import Params, Tensor
 
 __all__ = ["SparseAdam"]

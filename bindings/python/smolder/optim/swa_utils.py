@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable, Sequence
 from copy import deepcopy
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from smolder import _core
 from smolder._creation import zeros
@@ -17,9 +18,6 @@ from smolder.optim.lr_scheduler import LRScheduler
 from smolder.optim.lr_scheduler._base import _per_group
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-    from typing import Any
-
     from smolder._typing import Device, Optimizer, Tensor
 
 __all__ = [

@@ -5,16 +5,14 @@ from __future__ import annotations
 import bisect
 import collections
 import enum
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Self
 
 from smolder import _core, _limits
 from smolder._notebook import preformatted
 from smolder.profiler._table import build_table, format_time
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from typing import Self
-
     from smolder._typing import PathLike, Tensor
 
 

@@ -9,7 +9,8 @@ import os
 import socket
 import time
 import uuid
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Self
 
 from smolder import _core
 from smolder._notebook import preformatted
@@ -18,9 +19,6 @@ from smolder.profiler import _events, _trace
 from smolder.profiler._events import MemoryChange, ProfilerActivity, Span, supported_activities
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from typing import Any, Self
-
     from smolder._typing import Device, EventList, PathLike, Tensor
 
 

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from typing import Any
-
+from typing import Any
 
 _WIDTH = 12  # of a column of numbers
 

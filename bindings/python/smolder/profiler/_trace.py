@@ -8,13 +8,11 @@ import os
 import socket
 import threading
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from smolder.profiler._events import DeviceType
 
 if TYPE_CHECKING:
-    from typing import Any
-
     from smolder._typing import PathLike
 
 # Rows of this process besides those of its threads.

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
 
 from smolder import _core
 from smolder._creation import arange
@@ -12,9 +13,6 @@ from smolder._layouts import strided
 from smolder._names import listing as _listing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from typing import Any
-
     from smolder._typing import Device, DType, Tensor
 
 __all__ = [

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Self
 
 from smolder import _core
 from smolder._names import listing as _listing
@@ -22,9 +23,6 @@ from smolder.sparse._types import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import Any, Self
-
     from smolder._typing import DType, Tensor
 
 __all__ = [

@@ -7,7 +7,8 @@ import collections.abc
 import contextlib
 import dataclasses
 import types
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -15,11 +16,6 @@ from smolder import _core
 from smolder._creation import as_tensor, tensor
 from smolder._tensor import Size
 from smolder._warn import warn
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
-
 
 # Relative and absolute tolerance by dtype; others have to be equal.
 _TOLERANCES = {

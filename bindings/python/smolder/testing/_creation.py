@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from smolder import _core
 from smolder._creation import empty
@@ -12,9 +13,6 @@ from smolder._types import finfo, iinfo
 from smolder._warn import warn
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import Any
-
     from smolder._typing import Device, DType, Tensor
 
 _FLOATS = (_core.float16, _core.bfloat16, _core.float32, _core.float64)

@@ -11,14 +11,11 @@ import json
 import pathlib
 import sys
 import types
-from typing import TYPE_CHECKING
+from types import ModuleType
+from typing import Any
 
 from smolder._missing import REASONS
 from smolder.torch import _refusals
-
-if TYPE_CHECKING:
-    from types import ModuleType
-    from typing import Any
 
 _FILE = pathlib.Path(__file__).with_name("names.json")
 _NO_NAME = object()

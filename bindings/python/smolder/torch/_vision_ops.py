@@ -3,7 +3,8 @@ Smolder's. Boxes are kept by suppression on the host, as how many there are is k
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import numpy
 
@@ -12,9 +13,6 @@ from smolder._creation import from_numpy
 from smolder.library import Library
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
-
     from smolder._typing import Tensor
 
 _ROI = "float spatial_scale, int pooled_height, int pooled_width"

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from smolder import _core
 from smolder._names import listing as _listing
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from smolder._typing import Device, DType, Tensor
 
 __all__: list[str] = []

@@ -8,12 +8,8 @@ import importlib
 import json
 import typing
 from collections import OrderedDict, defaultdict, deque, namedtuple
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from typing import Any
-
+from collections.abc import Callable, Iterable
+from typing import Any
 
 from smolder._warn import warn
 

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import enum
 from collections import defaultdict, deque
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from smolder import _core, _ops
 from smolder._dispatch import TorchDispatchMode
 from smolder.utils._pytree import tree_map
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from typing import Any
 
 
 class CheckpointPolicy(enum.Enum):

@@ -6,7 +6,8 @@ import contextlib
 import functools
 import itertools
 import weakref
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 from smolder import _core, autograd
 from smolder._autocast import State as Autocast
@@ -21,9 +22,6 @@ from smolder.utils._selective import (
 )  # fmt: skip
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-    from typing import Any
-
     from smolder._typing import Module, Tensor
 
 __all__ = [

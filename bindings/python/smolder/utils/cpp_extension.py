@@ -12,6 +12,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
@@ -19,8 +20,6 @@ from smolder import _core, library
 from smolder._names import listing as _listing
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from smolder._typing import PathLike
 
 __all__ = ["CUDA_HOME", "get_default_build_root", "include_paths", "library_paths", "load", "load_inline"]

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from smolder import from_dlpack
 from smolder._names import listing as _listing
 
 if TYPE_CHECKING:
-    from typing import Any
-
     from smolder._typing import Tensor
 
 __all__ = ["DLDeviceType", "from_dlpack", "to_dlpack"]

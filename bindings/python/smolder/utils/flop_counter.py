@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import Any, Self
 
 from smolder import _core, _ops
 from smolder._dispatch import TorchDispatchMode
@@ -12,10 +13,6 @@ from smolder._names import listing as _listing
 from smolder._warn import warn
 from smolder.utils._pytree import tree_map
 from smolder.utils.module_tracker import ModuleTracker
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any, Self
 
 __all__ = ["FlopCounterMode", "register_flop_formula"]
 __dir__ = _listing(__name__)

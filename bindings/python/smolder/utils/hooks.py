@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import weakref
 from collections import OrderedDict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Self
 
 from smolder import _core
 from smolder._names import listing as _listing
@@ -13,8 +13,6 @@ from smolder._warn import warn
 from smolder.autograd import Function
 
 if TYPE_CHECKING:
-    from typing import Any, Self
-
     from smolder._typing import Module
 
 __all__ = ["BackwardHook", "RemovableHandle"]

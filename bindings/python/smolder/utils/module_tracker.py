@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import weakref
-from typing import TYPE_CHECKING
+from typing import Any, Self
 
 from smolder import _core
 from smolder._names import listing as _listing
 from smolder.autograd.graph import register_multi_grad_hook
 from smolder.nn.hooks import register_module_forward_hook, register_module_forward_pre_hook
 from smolder.utils._pytree import tree_leaves
-
-if TYPE_CHECKING:
-    from typing import Any, Self
 
 __all__ = ["ModuleTracker"]
 __dir__ = _listing(__name__)

@@ -9,13 +9,10 @@ from __future__ import annotations
 import json
 import os
 import uuid
-from typing import TYPE_CHECKING
+from typing import Any
 
 from smolder import safetensors
 from smolder._names import listing as _listing
-
-if TYPE_CHECKING:
-    from typing import Any
 
 __all__ = ["INDEX", "FileSystemReader", "FileSystemWriter"]
 __dir__ = _listing(__name__)

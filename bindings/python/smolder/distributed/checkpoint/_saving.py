@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import base64
 import io
+import os
 import pickle
 import threading
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from smolder import _core, serialization
 from smolder._modes import no_grad
@@ -17,10 +19,6 @@ from smolder.distributed.checkpoint._files import FileSystemReader, FileSystemWr
 from smolder.distributed.tensor._api import DTensor, plain
 from smolder.distributed.tensor.placement_types import Shard
 from smolder.futures import Future
-
-if TYPE_CHECKING:
-    import os
-    from collections.abc import Iterator
 
 __all__ = [
     "AsyncSaveResponse",

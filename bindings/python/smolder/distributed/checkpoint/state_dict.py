@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from smolder import _core, _creation
 from smolder._modes import no_grad
@@ -13,9 +14,6 @@ from smolder.distributed.tensor._api import DTensor, local_part, plain, wrap
 from smolder.distributed.tensor.placement_types import DTensorSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from typing import Any
-
     from smolder.nn.module import Module
     from smolder.optim import Optimizer
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from smolder import _core
 from smolder.distributed.device_mesh import DeviceMesh, init_device_mesh
@@ -12,9 +13,6 @@ from smolder.distributed.fsdp._unit import Unit, managed_parameters
 from smolder.utils._pytree import tree_map
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from typing import Any
-
     from smolder.nn.module import Module
 
 __all__ = [

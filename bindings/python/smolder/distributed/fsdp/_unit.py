@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import math
 import weakref
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from smolder import _core, _creation
 from smolder.autograd import Function, no_grad
@@ -21,9 +22,6 @@ from smolder.distributed.tensor._api import DTensor, local_part, parameter_of, p
 from smolder.distributed.tensor.placement_types import DTensorSpec, Replicate, Shard, _StridedShard
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Any
-
     from smolder.distributed.device_mesh import DeviceMesh
 
 __all__ = ["Unit", "managed_parameters"]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from smolder._modes import no_grad
 from smolder._names import listing as _listing
@@ -17,9 +18,6 @@ from smolder.distributed.tensor._api import DTensor
 from smolder.nn.module import Module
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-    from typing import Any
-
     from smolder import Tensor
 
 __all__ = [

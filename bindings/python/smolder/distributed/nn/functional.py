@@ -5,7 +5,7 @@ All processes of the group run the backward pass, as they ran the forward.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from smolder import _core, _creation
 from smolder._names import listing as _listing
@@ -14,8 +14,6 @@ from smolder.distributed import _collectives as c
 from smolder.distributed._groups import resolve
 
 if TYPE_CHECKING:
-    from typing import Any
-
     from smolder import Tensor
 
 __all__ = [

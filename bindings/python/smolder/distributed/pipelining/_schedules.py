@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
 
 from smolder import _core
 from smolder._modes import no_grad
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from typing import Any
-
     from smolder.distributed.pipelining._stage import PipelineStage
 
 __all__ = ["Schedule1F1B", "ScheduleGPipe"]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from smolder import _core, _creation, autograd
 from smolder.distributed import _groups
@@ -10,9 +11,6 @@ from smolder.distributed._collectives import recv, send
 from smolder.distributed._objects import recv_object_list, send_object_list
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
-
     from smolder.nn.module import Module
 
 __all__ = ["PipelineStage"]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from smolder import _core, _creation, overrides
 from smolder._layouts import strided
@@ -15,9 +16,6 @@ from smolder.nn.module import Module
 from smolder.nn.parameter import Parameter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from typing import Any
-
     from smolder.distributed.device_mesh import DeviceMesh
 
 __all__ = [

@@ -6,15 +6,12 @@ replicated gradient, so an operand that is replicated beside one that is not is 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 from smolder.distributed.tensor import _redistribute as moves
 from smolder.distributed.tensor._api import DTensor, plain, wrap
 from smolder.distributed.tensor.placement_types import DTensorSpec, Partial, Replicate, Shard
 from smolder.overrides import DisableTorchFunctionSubclass
-
-if TYPE_CHECKING:
-    from typing import Any
 
 __all__ = ["call", "mesh_of", "moved", "placed", "rule"]
 

@@ -7,17 +7,15 @@ gradient, on each process. Each function here keeps to that, and says what its b
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from smolder import _core, _creation
 from smolder.autograd import Function
 from smolder.distributed.tensor.placement_types import DTensorSpec, Partial, Placement, Replicate, Shard
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
-
     from smolder import Tensor
 
 __all__ = [

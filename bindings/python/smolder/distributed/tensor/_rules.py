@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import Any
 
 from smolder import _core, _creation
 from smolder.distributed.tensor import _redistribute as moves
 from smolder.distributed.tensor._api import DTensor, local_part, plain
 from smolder.distributed.tensor._dispatch import check_mixed, mesh_of, moved, placed, rule
 from smolder.distributed.tensor.placement_types import DTensorSpec, Partial, Replicate, Shard
-
-if TYPE_CHECKING:
-    from typing import Any
 
 __all__: list[str] = []
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import traceback
 import typing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from smolder import _core
 from smolder._names import listing as _listing
@@ -12,8 +12,6 @@ from smolder.fx.interpreter import Interpreter
 from smolder.fx.node import map_aggregate
 
 if TYPE_CHECKING:
-    from typing import Any
-
     from smolder._typing import DType, Size, Tensor
     from smolder.fx.graph_module import GraphModule
     from smolder.fx.node import Node

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from smolder._names import listing as _listing
 from smolder.fx.graph import Graph
@@ -13,9 +14,6 @@ from smolder.fx.proxy import Proxy
 from smolder.nn.module import Module
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
-
     from smolder.fx.node import Node
 
 __all__ = ["Partition", "split_module"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 from smolder._names import listing as _listing
 from smolder.nn.utils import rnn
@@ -17,10 +17,6 @@ from smolder.nn.utils.clip import (
 )
 from smolder.nn.utils.init import skip_init
 from smolder.nn.utils.reparametrize import remove_spectral_norm, remove_weight_norm, spectral_norm, weight_norm
-
-if TYPE_CHECKING:
-    from typing import Any
-
 
 __all__ = [
     "clip_grad_norm", "clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_", "get_total_norm",

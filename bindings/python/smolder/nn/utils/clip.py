@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import types
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from smolder import _core
@@ -12,8 +13,6 @@ from smolder._names import listing as _listing
 from smolder._warn import warn
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from smolder._typing import Tensor
 
 __all__ = [

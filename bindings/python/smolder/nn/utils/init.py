@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import inspect
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from smolder._names import listing as _listing
 
 if TYPE_CHECKING:
-    from typing import Any
-
     from smolder._typing import Module
 
 __all__ = ["skip_init"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copyreg
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from copy import deepcopy
 from typing import TYPE_CHECKING
@@ -15,8 +15,6 @@ from smolder.nn.container import ModuleDict, ModuleList
 from smolder.nn.parameter import Parameter
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from smolder._typing import Module, Tensor
 
 __all__ = [

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numbers
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 from smolder import _core, linalg
 from smolder._creation import ones_like, zeros_like
@@ -14,9 +14,6 @@ from smolder._random_tensors import rand, rand_like
 from smolder.nn.utils.clip import parameters_to_vector
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from typing import Any
-
     from smolder._typing import Module, Tensor
 
 __all__ = [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from smolder import _core
 from smolder._modes import no_grad
@@ -10,8 +10,6 @@ from smolder._names import listing as _listing
 from smolder.nn.parameter import Parameter
 
 if TYPE_CHECKING:
-    from typing import Any
-
     from smolder._typing import Module
 
 __all__ = ["remove_spectral_norm", "remove_weight_norm", "spectral_norm", "weight_norm"]

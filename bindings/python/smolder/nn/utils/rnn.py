@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from smolder import _core
 from smolder._creation import arange, as_tensor, tensor
 from smolder._names import listing as _listing
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import Any, Self
-
     from smolder._typing import Tensor
 
 __all__ = [

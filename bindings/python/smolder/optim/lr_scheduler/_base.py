@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import types
 import weakref
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from smolder import _core
 from smolder._modes import no_grad
@@ -14,8 +14,6 @@ from smolder._warn import warn
 from smolder.optim.optimizer import Optimizer, unbound_step
 
 if TYPE_CHECKING:
-    from typing import Any
-
     from smolder._typing import Tensor
 
 __all__ = ["LRScheduler"]

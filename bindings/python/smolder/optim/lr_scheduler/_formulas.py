@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from smolder._names import listing as _listing
 from smolder.optim.lr_scheduler._base import LRScheduler, _rates, _state_of
 from smolder.optim.optimizer import Optimizer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from typing import Any
-
     from smolder._typing import Tensor
 
 __all__ = [

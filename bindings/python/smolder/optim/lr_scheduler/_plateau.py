@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from smolder._names import listing as _listing
@@ -10,8 +11,6 @@ from smolder.optim.lr_scheduler._base import LRScheduler, _check_optimizer, _rat
 from smolder.optim.optimizer import Optimizer
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from smolder._typing import Tensor
 
 __all__ = ["ReduceLROnPlateau"]

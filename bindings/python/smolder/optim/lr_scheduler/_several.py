@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import Any
 
 from smolder._names import listing as _listing
 from smolder.optim.lr_scheduler._base import LRScheduler, _rates, set_rate
 from smolder.optim.lr_scheduler._plateau import ReduceLROnPlateau
 from smolder.optim.optimizer import Optimizer
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import Any
-
 
 __all__ = ["ChainedScheduler", "SequentialLR"]
 __dir__ = _listing(__name__)

@@ -6,16 +6,14 @@ import collections
 import dataclasses
 import math
 import textwrap
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from smolder._names import listing as _listing
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from typing import Any
-
     from smolder._typing import Tensor
 
 __all__ = ["Measurement", "TaskSpec", "select_unit", "trim_sigfig", "unit_to_english"]

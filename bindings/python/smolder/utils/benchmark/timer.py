@@ -7,7 +7,8 @@ import contextlib
 import enum
 import textwrap
 import timeit
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -15,10 +16,6 @@ from smolder import _core, cuda
 from smolder._names import listing as _listing
 from smolder.cuda._refused import refused
 from smolder.utils.benchmark.measurement import Measurement, TaskSpec
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any, ClassVar
 
 __all__ = ["Language", "Timer", "timer"]
 __dir__ = _listing(__name__)

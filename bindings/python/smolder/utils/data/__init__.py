@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 from smolder._names import listing as _listing
 from smolder.utils.data.collate import default_collate, default_convert
@@ -26,10 +26,6 @@ from smolder.utils.data.sampler import (
     WeightedRandomSampler,
 )
 from smolder.utils.data.worker import get_worker_info
-
-if TYPE_CHECKING:
-    from typing import Any
-
 
 __all__ = [
     "BatchSampler", "ChainDataset", "ConcatDataset", "DataLoader", "Dataset", "DistributedSampler", "IterableDataset",

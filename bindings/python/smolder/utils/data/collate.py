@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import collections.abc
 import copy
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import Any
 
 import numpy
 
 from smolder import _core
 from smolder._creation import as_tensor, tensor
 from smolder._names import listing as _listing
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
 
 __all__ = ["default_collate", "default_convert", "rebuilt"]
 __dir__ = _listing(__name__)

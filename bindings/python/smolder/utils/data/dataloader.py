@@ -8,7 +8,8 @@ import os
 import pickle
 import queue
 import time
-from typing import TYPE_CHECKING, Generic
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Generic
 
 from smolder import cuda
 from smolder._names import listing as _listing
@@ -20,9 +21,6 @@ from smolder.utils.data.pin_memory import pin_memory
 from smolder.utils.data.sampler import BatchSampler, RandomSampler, Sampler, SequentialSampler, draw_seed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-    from typing import Any
-
     from smolder._typing import Dataset, Generator
 
 __all__ = ["DataLoader"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import bisect
 import itertools
 import math
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from smolder import _core
@@ -14,8 +15,6 @@ from smolder._names import listing as _listing
 from smolder._warn import warn
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
     from smolder._typing import Generator
 
 __all__ = [

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 from smolder import _core
 from smolder._names import listing as _listing
 from smolder.utils.data.sampler import Sampler
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Any
-
     from smolder._typing import Dataset
 
 __all__ = ["DistributedSampler"]

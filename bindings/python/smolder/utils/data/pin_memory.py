@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import collections.abc
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from smolder._names import listing as _listing
 from smolder._tensor import Tensor
 from smolder.utils.data.collate import rebuilt
 
 if TYPE_CHECKING:
-    from typing import Any
-
     from smolder._typing import Device
 
 __all__ = ["pin_memory"]

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, Generic, TypeVar
+from collections.abc import Iterable, Iterator, Sequence, Sized
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from smolder import _core
 from smolder._creation import as_tensor
 from smolder._names import listing as _listing
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence, Sized
-    from typing import Any
-
     from smolder._typing import Generator, Tensor
 
 __all__ = [

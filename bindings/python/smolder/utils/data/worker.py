@@ -7,18 +7,15 @@ import pickle
 import queue
 import random
 import traceback
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any, NoReturn
 
 import numpy
 
 from smolder._names import listing as _listing
 from smolder._random import manual_seed
 from smolder.utils.data.dataset import IterableDataset, collated_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from typing import Any, NoReturn
 
 __all__ = ["End", "Failure", "Fetcher", "Job", "WorkerInfo", "get_worker_info", "run"]
 __dir__ = _listing(__name__)

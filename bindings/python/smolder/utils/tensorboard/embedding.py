@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 from google.protobuf import text_format
@@ -12,9 +12,6 @@ from tensorboard.plugins.projector.projector_config_pb2 import EmbeddingInfo, Pr
 
 from smolder._names import listing as _listing
 from smolder.utils.tensorboard.summary import make_grid, make_np, png
-
-if TYPE_CHECKING:
-    from typing import Any
 
 __all__ = ["write_embedding"]
 __dir__ = _listing(__name__)

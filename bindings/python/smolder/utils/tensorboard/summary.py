@@ -6,7 +6,7 @@ import io
 import struct
 import wave
 import zlib
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 from google.protobuf import struct_pb2
@@ -20,9 +20,6 @@ from tensorboard.plugins.text.plugin_data_pb2 import TextPluginData
 
 from smolder import _core
 from smolder._names import listing as _listing
-
-if TYPE_CHECKING:
-    from typing import Any
 
 __all__ = [
     "audio", "custom_scalars", "figure_to_image", "histogram", "histogram_raw", "hparams", "image", "make_grid",

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import socket
 import time
+from collections.abc import Callable
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from tensorboard.compat.proto.event_pb2 import Event, SessionLog
 from tensorboard.summary.writer.event_file_writer import EventFileWriter
@@ -17,9 +18,6 @@ from smolder.utils.tensorboard import summary
 from smolder.utils.tensorboard.embedding import write_embedding
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any, ClassVar, Self
-
     from smolder._typing import Tensor
 
 __all__ = ["FileWriter", "SummaryWriter"]

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from smolder._names import listing as _listing
 from smolder.nn.module import Module
 from smolder.utils.checkpoint import checkpoint
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from typing import Any
-
     from smolder.nn.parameter import Parameter
 
 __all__ = ["CheckpointImpl", "CheckpointWrapper", "apply_activation_checkpointing", "checkpoint_wrapper"]

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from smolder import _core
 from smolder._names import listing as _listing
 from smolder.distributed._collectives import all_reduce
 
 if TYPE_CHECKING:
-    from typing import Any
-
     from smolder.distributed._data_parallel import GradBucket
     from smolder.futures import Future
 

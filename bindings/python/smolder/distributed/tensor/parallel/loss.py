@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from typing import Any
 
 from smolder import _core
 from smolder._names import listing as _listing
@@ -11,10 +12,6 @@ from smolder.distributed.tensor import _redistribute as moves
 from smolder.distributed.tensor._api import DTensor, plain
 from smolder.distributed.tensor._dispatch import mesh_of, moved, placed
 from smolder.distributed.tensor.placement_types import Partial, Replicate, Shard
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Any
 
 __all__ = ["loss_parallel"]
 __dir__ = _listing(__name__)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from smolder import _core, nn
 from smolder._names import listing as _listing
@@ -11,9 +12,6 @@ from smolder.distributed.tensor._api import DTensor, distribute_module, distribu
 from smolder.distributed.tensor.placement_types import Placement, Replicate, Shard
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import Any
-
     from smolder.distributed.device_mesh import DeviceMesh
     from smolder.nn.module import Module
 

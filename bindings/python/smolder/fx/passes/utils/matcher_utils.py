@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from smolder import _core
 from smolder._names import listing as _listing
@@ -12,8 +12,6 @@ from smolder.fx.graph_module import _get_attr
 from smolder.fx.node import Node
 
 if TYPE_CHECKING:
-    from typing import Any
-
     from smolder.fx.graph import Graph
 
 __all__ = ["InternalMatch", "SubgraphMatcher"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from smolder import _core
 from smolder._names import listing as _listing
@@ -12,8 +12,6 @@ from smolder.utils._pytree import broadcast_to_and_flatten as _broadcast_to_and_
 from smolder.utils._pytree import tree_flatten, tree_unflatten
 
 if TYPE_CHECKING:
-    from typing import Any
-
     from smolder._typing import Tensor
 
 __all__ = ["Tensor", "tree_flatten", "tree_unflatten", "vmap"]

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from typing import Any
 
 from smolder._names import listing as _listing
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Any
 
 __all__ = ["deterministic", "enabled", "flags", "is_acl_available", "is_available", "set_flags"]
 __dir__ = _listing(__name__)

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 from smolder._names import listing as _listing
-
-if TYPE_CHECKING:
-    from typing import Any
 
 __all__ = ["BroadcastingList1", "BroadcastingList2", "BroadcastingList3"]
 __dir__ = _listing(__name__)

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 from smolder._names import listing as _listing
-
-if TYPE_CHECKING:
-    from typing import Any
 
 __all__ = ["register_custom_op_symbolic", "unregister_custom_op_symbolic"]
 __dir__ = _listing(__name__)
