@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from smolder import _core
 from smolder._autocast import listed
@@ -11,9 +11,7 @@ from smolder._call_errors import as_int, name_what_is_no_tensor
 from smolder._creation import arange, linspace, ones_like, zeros
 from smolder._out import takes_out
 from smolder._tensor import Tensor
-
-if TYPE_CHECKING:
-    from smolder._typing import Number, T
+from smolder._typing import Number, T
 
 __all__ = ["cumulative_trapezoid", "gradient", "histogram", "logcumsumexp", "mode", "renorm"]
 

@@ -5,17 +5,15 @@ from __future__ import annotations
 import collections.abc
 import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 
 from smolder import _core
 from smolder._device import OTHERS
 from smolder._tensor import Tensor
+from smolder._typing import DType, F, T
 from smolder._warn import warn
-
-if TYPE_CHECKING:
-    from smolder._typing import DType, F, T
 
 __all__ = [
     "autocast", "get_autocast_cpu_dtype", "get_autocast_dtype", "get_autocast_gpu_dtype", "is_autocast_cpu_enabled",

@@ -9,16 +9,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy
 
 from smolder import _core, _unheld
 from smolder._other_forms import as_dtype
 from smolder._types import name_of
-
-if TYPE_CHECKING:
-    from smolder._typing import DType
+from smolder._typing import DType
 
 Tensor = _core.Tensor
 _CARRIERS = {"float8_e4m3fn": _core.uint8, "float8_e5m2": _core.uint8}

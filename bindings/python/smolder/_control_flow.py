@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from smolder import _core
+from smolder._typing import Tensor
 from smolder.utils import _pytree as pytree
-
-if TYPE_CHECKING:
-    from smolder._typing import Tensor
 
 __all__ = ["cond", "scan", "while_loop"]
 

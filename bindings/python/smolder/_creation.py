@@ -17,12 +17,12 @@ from smolder._other_forms import as_dtype
 from smolder._out import takes_out
 from smolder._tensor import Tensor, kind_name
 from smolder._types import name_of
+from smolder._typing import Device, DType, Like, Number
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from smolder._layouts import layout as Layout
-    from smolder._typing import Device, DType, Like, Number
 
 __all__ = [
     "arange",

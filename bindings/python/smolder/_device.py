@@ -6,15 +6,13 @@ import builtins
 import functools
 import inspect
 import typing
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from smolder import _core
 from smolder._call_errors import check_dtype
 from smolder._other_forms import as_dtype
+from smolder._typing import Tensor
 from smolder._unheld import UnheldDtype
-
-if TYPE_CHECKING:
-    from smolder._typing import Tensor
 
 # Kinds of devices that torch knows: programs compare with them, and no tensor is on one.
 OTHERS = {"mps", "xpu", "hpu", "xla", "mtia", "ipu", "maia", "privateuseone", "vulkan", "mkldnn", "lazy", "hip"}

@@ -8,14 +8,12 @@ import json
 import statistics
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import smolder
 from smolder import _advice, _core, _explain_collectives, _lines, _notebook
 from smolder._types import name_of
-
-if TYPE_CHECKING:
-    from smolder._typing import Device, PathLike
+from smolder._typing import Device, PathLike
 
 __all__ = ["explain", "explain_last_step"]
 

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from smolder import _core
 from smolder._autocast import listed
 from smolder._tensor import Tensor
-
-if TYPE_CHECKING:
-    from smolder._typing import Number
+from smolder._typing import Number
 
 __all__ = ["fake_quantize_per_channel_affine", "fake_quantize_per_tensor_affine"]
 

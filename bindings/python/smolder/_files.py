@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
 import numpy
 
@@ -12,9 +11,7 @@ from smolder._creation import from_numpy
 from smolder._device import placed
 from smolder._layouts import strided
 from smolder._types import name_of
-
-if TYPE_CHECKING:
-    from smolder._typing import Device, DType, Tensor
+from smolder._typing import Device, DType, Tensor
 
 __all__ = ["from_file"]
 

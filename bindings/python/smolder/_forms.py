@@ -6,7 +6,7 @@ import builtins
 import math
 import operator
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from smolder import _core
 from smolder._call_errors import as_int, name_what_is_no_tensor
@@ -16,10 +16,8 @@ from smolder._functions import triu_indices
 from smolder._out import category
 from smolder._pieces import pieces
 from smolder._tensor import Tensor
+from smolder._typing import Device, DType, Number, T
 from smolder._warn import warn
-
-if TYPE_CHECKING:
-    from smolder._typing import Device, DType, Number, T
 
 __all__ = [
     "as_strided_scatter", "can_cast", "chain_matmul", "constant_pad_nd", "detach", "diagonal_scatter", "dsplit",

@@ -17,11 +17,10 @@ from smolder._call_errors import as_int, name_what_is_no_tensor
 from smolder._device import placed
 from smolder._out import category, takes_out
 from smolder._tensor import Size
+from smolder._typing import Device, DType, Number, Tensor
 
 if TYPE_CHECKING:
     from typing_extensions import TypeIs
-
-    from smolder._typing import Device, DType, Number, Tensor
 
 __all__ = [
     "allclose", "atleast_1d", "atleast_2d", "atleast_3d", "block_diag", "broadcast_shapes", "broadcast_tensors",

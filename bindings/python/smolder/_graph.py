@@ -6,13 +6,11 @@ import inspect
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from smolder import _core, _notebook, safetensors
 from smolder._tensor import Tensor
-
-if TYPE_CHECKING:
-    from smolder._typing import Device, PathLike
+from smolder._typing import Device, PathLike
 
 __all__ = ["Graph", "capture", "load_graph"]
 

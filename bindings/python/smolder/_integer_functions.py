@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING
 
 from smolder import _core
 from smolder._call_errors import name_what_is_no_tensor
 from smolder._creation import full_like, zeros_like
 from smolder._functions import broadcast_tensors, result_type
 from smolder._tensor import Tensor
-
-if TYPE_CHECKING:
-    from smolder._typing import T
+from smolder._typing import T
 
 __all__ = ["frexp", "gcd", "lcm", "nextafter"]
 

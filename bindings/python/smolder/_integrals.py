@@ -9,15 +9,12 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy
 
 from smolder import _core
+from smolder._typing import Tensor
 from smolder.autograd.function import Function, once_differentiable
-
-if TYPE_CHECKING:
-    from smolder._typing import Tensor
 
 # An integrand has fallen to exp(-_DEPTH) of its largest value where it is cut off: less than float64 resolves.
 _DEPTH = 38.0

@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING, Any
 from smolder import _core
 from smolder._device import on_device
 from smolder._tensor import _TYPE_NAMES, Size, Tensor
-
-if TYPE_CHECKING:
-    from smolder._typing import Device
+from smolder._typing import Device
 
 __all__ = [
     "BFloat16Tensor", "BoolTensor", "ByteTensor", "CharTensor", "DoubleTensor", "FloatTensor", "HalfTensor",

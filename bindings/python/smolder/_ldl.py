@@ -7,7 +7,7 @@ for calculating inertia and solving symmetric linear systems", 1977).
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy
 
@@ -17,11 +17,9 @@ from smolder._creation import from_numpy
 from smolder._functions import broadcast_shapes
 from smolder._out import takes_out
 from smolder._tensor import kind_name
+from smolder._typing import Tensor
 from smolder.autograd.function import Function
 from smolder.return_types import shown
-
-if TYPE_CHECKING:
-    from smolder._typing import Tensor
 
 _ALPHA = (1 + math.sqrt(17)) / 8  # how much smaller a pivot may be than its column
 

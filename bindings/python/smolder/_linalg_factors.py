@@ -10,7 +10,7 @@ import functools
 import itertools
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy
 
@@ -21,10 +21,8 @@ from smolder._creation import arange, eye, from_numpy, zeros
 from smolder._factors import LinAlgError
 from smolder._host_function import HostFunction
 from smolder._out import takes_out
+from smolder._typing import Tensor
 from smolder.return_types import shown
-
-if TYPE_CHECKING:
-    from smolder._typing import Tensor
 
 
 @shown

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from smolder import _core
 from smolder._call_errors import name_what_is_no_tensor
 from smolder._modes import no_grad
 from smolder._random_tensors import randn
 from smolder._types import finfo
-
-if TYPE_CHECKING:
-    from smolder._typing import Tensor
+from smolder._typing import Tensor
 
 __all__ = ["lobpcg", "pca_lowrank", "svd_lowrank"]
 

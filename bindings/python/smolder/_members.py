@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from smolder import _core, _shared
 from smolder._tensor import Tensor
+from smolder._typing import Device, DType, T
 from smolder._unheld import UnheldDtype
 
 if TYPE_CHECKING:
-    from smolder._typing import Device, DType, T
     from smolder.storage import TypedStorage, UntypedStorage
 
 

@@ -6,12 +6,10 @@ strides are torch's, and what depends on them, as `view()` and a file, goes by t
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from smolder._layouts import channels_last, channels_last_3d, check_format, preserve_format
-
-if TYPE_CHECKING:
-    from smolder._typing import Tensor
+from smolder._typing import Tensor
 
 _RANKS = {channels_last: 4, channels_last_3d: 5}
 _OF_RANK = {rank: format for format, rank in _RANKS.items()}

@@ -5,13 +5,11 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
-from typing import TYPE_CHECKING, Any, Self, overload
+from typing import Any, Self, overload
 
 from smolder import _core
+from smolder._typing import F, Tensor
 from smolder._warn import warn
-
-if TYPE_CHECKING:
-    from smolder._typing import F, Tensor
 
 __all__ = ["eager", "enable_grad", "inference_mode", "is_inference", "no_grad", "set_grad_enabled", "strict"]
 

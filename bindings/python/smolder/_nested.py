@@ -7,15 +7,13 @@ import copy
 import itertools
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from smolder import _core
 from smolder._layouts import jagged, layout, strided
 from smolder._tensor import Size, Tensor
+from smolder._typing import F
 from smolder.overrides import DisableTorchFunction
-
-if TYPE_CHECKING:
-    from smolder._typing import F
 
 _numbers = itertools.count(1)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from smolder import _core, overrides
 from smolder._layouts import strided
@@ -27,9 +27,7 @@ from smolder._nested import (
     rule,
     unpadded,
 )
-
-if TYPE_CHECKING:
-    from smolder._typing import DType, Tensor
+from smolder._typing import DType, Tensor
 
 # -- products, and what layers do to the last dimensions
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from smolder import _core
 from smolder._bessel import polynomial
+from smolder._typing import Tensor
 from smolder.autograd.function import Function
-
-if TYPE_CHECKING:
-    from smolder._typing import Tensor
 
 # erfcx by W. J. Cody's rational functions ("Rational Chebyshev approximations for the error function", 1969).
 _NEAR_N = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from smolder import _core, _linalg_factors, linalg, return_types
 from smolder._autocast import listed
@@ -13,9 +13,7 @@ from smolder._functions import broadcast_shapes
 from smolder._out import takes_out
 from smolder._reflectors import geqrf, ormqr
 from smolder._tensor import Tensor, kind_name
-
-if TYPE_CHECKING:
-    from smolder._typing import DType
+from smolder._typing import DType
 
 __all__ = [
     "cholesky", "cholesky_inverse", "cholesky_solve", "det", "geqrf", "inverse", "logdet", "lu", "lu_solve",

@@ -8,14 +8,12 @@ import functools
 import os
 import sys
 import threading
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from smolder import _core
 from smolder._autocast import autocast, cast, is_autocast_enabled
+from smolder._typing import PathLike
 from smolder.cuda._refused import refused
-
-if TYPE_CHECKING:
-    from smolder._typing import PathLike
 
 __all__ = ["ops"]
 

@@ -10,14 +10,11 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from smolder import _core
 from smolder._control_flow import while_loop
 from smolder._functions import broadcast_tensors
-
-if TYPE_CHECKING:
-    from smolder._typing import Number, Tensor
+from smolder._typing import Number, Tensor
 
 _WRITTEN_OUT = 32  # degrees up to here are no loop, where they are numbers
 _FEW = 8  # and Chebyshev's polynomials of these are computed by the recurrence

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
 
 from smolder import _core
 from smolder._device import device, usable_device
-
-if TYPE_CHECKING:
-    from smolder._typing import Generator, Tensor
+from smolder._typing import Generator, Tensor
 
 __all__ = ["get_rng_state", "initial_seed", "manual_seed", "seed", "set_rng_state"]
 

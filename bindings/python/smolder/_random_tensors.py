@@ -10,10 +10,10 @@ from smolder._creation import _finish, _in_format, _named_like, _size
 from smolder._device import placed, placed_like
 from smolder._out import takes_out
 from smolder._tensor import Tensor
+from smolder._typing import Device, DType, Generator, RandomLike
 
 if TYPE_CHECKING:
     from smolder._layouts import layout as Layout
-    from smolder._typing import Device, DType, Generator, RandomLike
 
 __all__ = ["normal", "rand", "rand_like", "randint", "randint_like", "randn", "randn_like", "randperm"]
 

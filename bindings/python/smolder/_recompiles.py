@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from smolder import _core
 from smolder._modes import _Mode
-
-if TYPE_CHECKING:
-    from smolder._typing import F
+from smolder._typing import F
 
 __all__ = ["on_recompile", "recompiles", "set_logs"]
 

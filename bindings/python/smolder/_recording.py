@@ -5,12 +5,10 @@ from __future__ import annotations
 import atexit
 import os
 import sys
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from smolder import _core
-
-if TYPE_CHECKING:
-    from smolder._typing import PathLike
+from smolder._typing import PathLike
 
 __all__ = ["record_trace"]
 

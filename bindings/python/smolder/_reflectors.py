@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy
 
 from smolder import _core, _factors, return_types
@@ -13,9 +11,7 @@ from smolder._creation import eye
 from smolder._host_function import HostFunction
 from smolder._out import takes_out
 from smolder._tensor import kind_name
-
-if TYPE_CHECKING:
-    from smolder._typing import Tensor
+from smolder._typing import Tensor
 
 
 class _Geqrf(HostFunction):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from smolder import _batches, _core
 from smolder._control_flow import while_loop
@@ -19,9 +19,7 @@ from smolder._modes import no_grad
 from smolder._random_tensors import rand, randn
 from smolder._tensor import kind_name
 from smolder._types import finfo
-
-if TYPE_CHECKING:
-    from smolder._typing import Generator, Tensor
+from smolder._typing import Generator, Tensor
 
 __all__ = ["binomial", "poisson"]
 

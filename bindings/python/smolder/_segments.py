@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from smolder import _core
 from smolder._creation import arange, full
-
-if TYPE_CHECKING:
-    from smolder._typing import Number, Tensor
+from smolder._typing import Number, Tensor
 
 __all__ = ["segment_reduce"]
 

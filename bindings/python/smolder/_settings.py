@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from smolder import _core
 from smolder._device import CPU, device, usable_device
+from smolder._typing import Device, DType, Tensor
 from smolder._warn import warn
-
-if TYPE_CHECKING:
-    from smolder._typing import Device, DType, Tensor
 
 __all__ = [
     "are_deterministic_algorithms_enabled", "get_default_device", "get_deterministic_debug_mode", "get_device_module",

@@ -11,14 +11,12 @@ import mmap
 import os
 import weakref
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy
 
 from smolder import _core
-
-if TYPE_CHECKING:
-    from smolder._typing import Tensor
+from smolder._typing import Tensor
 
 # By the identity of a storage: the array that it lies in, as long as that is used, and the file.
 _known: dict[int, tuple[weakref.ref[Any], int]] = {}

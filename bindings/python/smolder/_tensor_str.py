@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from smolder import _core
-
-if TYPE_CHECKING:
-    from smolder._typing import Tensor
+from smolder._typing import Tensor
 
 __all__ = ["set_printoptions"]
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import builtins
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from smolder import _core
 from smolder._other_forms import as_dtype
-
-if TYPE_CHECKING:
-    from smolder._typing import DType, Tensor
+from smolder._typing import DType, Tensor
 
 __all__ = [
     "cdouble", "cfloat", "double", "finfo", "float", "get_default_dtype", "half", "iinfo", "int", "is_floating_point",

@@ -1,24 +1,28 @@
-"""Types that annotations name, for checkers and editors: nothing imports this module at run time."""
+"""Types that annotations name. Those of the first block are for checkers and editors: at run time they are not here."""
+
+from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, ParamSpec, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeAlias, TypeVar
 
 from smolder._core import Generator as Generator
 from smolder._core import RemovableHandle as RemovableHandle
 from smolder._core import Tensor as Tensor
 from smolder._core import dtype as DType
-from smolder._device import device
-from smolder._graph import Graph as Graph
-from smolder._layouts import layout as Layout
-from smolder._ops import OpOverload as OpOverload
-from smolder._tensor import Size as Size
-from smolder.distributions.constraints import Constraint as Constraint
-from smolder.nn.module import Module as Module
-from smolder.nn.parameter import Parameter as Parameter
-from smolder.optim.optimizer import Optimizer as Optimizer
-from smolder.profiler._events import EventList as EventList
-from smolder.utils.data.dataset import Dataset as Dataset
+
+if TYPE_CHECKING:
+    from smolder._device import device
+    from smolder._graph import Graph as Graph
+    from smolder._layouts import layout as Layout
+    from smolder._ops import OpOverload as OpOverload
+    from smolder._tensor import Size as Size
+    from smolder.distributions.constraints import Constraint as Constraint
+    from smolder.nn.module import Module as Module
+    from smolder.nn.parameter import Parameter as Parameter
+    from smolder.optim.optimizer import Optimizer as Optimizer
+    from smolder.profiler._events import EventList as EventList
+    from smolder.utils.data.dataset import Dataset as Dataset
 
 __all__ = [
     "Constraint", "DType", "Dataset", "Device", "EventList", "Forward", "Generator", "Graph", "Hook", "Ints", "Like",
@@ -33,7 +37,7 @@ P = ParamSpec("P")
 R_co = TypeVar("R_co", covariant=True)
 
 Number: TypeAlias = bool | int | float
-Device: TypeAlias = str | device | int | None
+Device: TypeAlias = "str | device | int | None"
 Ints: TypeAlias = int | Sequence[int]
 PathLike: TypeAlias = str | os.PathLike[str]
 Hook: TypeAlias = Callable[..., Any]

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from smolder import _core, cuda
 from smolder._device import device
 from smolder._names import listing as _listing
+from smolder._typing import Device, DType
 from smolder._warn import warn
-
-if TYPE_CHECKING:
-    from smolder._typing import Device, DType
 
 __all__ = [
     "current_accelerator", "current_device_idx", "current_device_index", "current_stream", "device_count",

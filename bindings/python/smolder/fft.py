@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from smolder import _core
 from smolder._autocast import listed
@@ -11,9 +11,7 @@ from smolder._call_errors import as_int, name_what_is_no_tensor
 from smolder._creation import arange
 from smolder._names import listing as _listing
 from smolder._out import takes_out
-
-if TYPE_CHECKING:
-    from smolder._typing import Device, DType, Tensor
+from smolder._typing import Device, DType, Tensor
 
 __all__ = [
     "fft", "fft2", "fftfreq", "fftn", "fftshift", "hfft", "hfft2", "hfftn", "ifft", "ifft2", "ifftn", "ifftshift",

@@ -19,11 +19,12 @@ from urllib.parse import urlparse
 from urllib.request import Request, urlopen
 
 from smolder._names import listing as _listing
+from smolder._typing import PathLike
 from smolder._warn import warn
 from smolder.cuda._refused import refused
 
 if TYPE_CHECKING:
-    from smolder._typing import Module, PathLike
+    from smolder._typing import Module
 
 try:
     from tqdm import tqdm

@@ -14,14 +14,12 @@ import os
 import types
 import typing
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from smolder._names import listing as _listing
+from smolder._typing import F, T
 from smolder._warn import warn
 from smolder.cuda._refused import refused_class
-
-if TYPE_CHECKING:
-    from smolder._typing import F, T
 
 __all__ = [
     "Attribute",

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, ParamSpec, TypeVar, ov
 from smolder import _core, _ops
 from smolder._names import listing as _listing
 from smolder._schema import infer_schema
+from smolder._typing import DType, F, PathLike
 from smolder.autograd.function import Function
 
 if TYPE_CHECKING:
-    from smolder._typing import DType, F, OpOverload, PathLike
+    from smolder._typing import OpOverload
 
 __all__ = [
     "CustomOpDef", "Library", "custom_op", "define", "impl", "infer_schema", "load_library", "opcheck",

@@ -7,7 +7,7 @@ gradients of gradients follow.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from smolder import _batches, _core, _factors
 from smolder._autocast import listed
@@ -39,10 +39,8 @@ from smolder._names import listing as _listing
 from smolder._out import takes_out
 from smolder._reflectors import householder_product
 from smolder._tensor import kind_name
+from smolder._typing import DType, Tensor
 from smolder.return_types import shown
-
-if TYPE_CHECKING:
-    from smolder._typing import DType, Tensor
 
 __all__ = [
     "LinAlgError",

@@ -14,11 +14,10 @@ from smolder._creation import ones, tensor
 from smolder._layouts import strided
 from smolder._names import listing as _listing
 from smolder._types import iinfo
+from smolder._typing import DType, Tensor
 from smolder.cuda._refused import refused, refused_class
 
 if TYPE_CHECKING:
-    from smolder._typing import DType, Tensor
-
     Dims = int | Sequence[int] | None
 
 __all__ = [

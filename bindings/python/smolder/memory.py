@@ -10,16 +10,14 @@ import os
 import pickle
 import sys
 import time
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from smolder import _core
 from smolder._arena_picture import draw
 from smolder._lines import parts
 from smolder._names import listing as _listing
 from smolder._notebook import Report
-
-if TYPE_CHECKING:
-    from smolder._typing import Device, PathLike
+from smolder._typing import Device, PathLike
 
 __all__ = ["alive", "arenas", "draw_arena", "memory_stats", "memory_summary", "report"]
 __dir__ = _listing(__name__)

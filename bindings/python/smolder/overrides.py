@@ -7,13 +7,11 @@ import functools
 import threading
 import warnings
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from smolder import _core, _subclass
 from smolder._names import listing as _listing
-
-if TYPE_CHECKING:
-    from smolder._typing import F
+from smolder._typing import F
 
 __all__ = [
     "BaseTorchFunctionMode", "DisableTorchFunction", "DisableTorchFunctionSubclass", "TorchFunctionMode",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import pathlib
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy
 
@@ -14,9 +14,7 @@ from smolder._core import Generator
 from smolder._creation import from_numpy
 from smolder._names import listing as _listing
 from smolder._types import get_default_dtype
-
-if TYPE_CHECKING:
-    from smolder._typing import Tensor
+from smolder._typing import Tensor
 
 __all__ = ["SobolEngine"]
 __dir__ = _listing(__name__)

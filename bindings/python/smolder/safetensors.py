@@ -6,7 +6,7 @@ import io
 import json
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import numpy
 
@@ -14,10 +14,8 @@ from smolder import _core, _unheld
 from smolder._device import CPU, moved, usable_device
 from smolder._names import listing as _listing
 from smolder._tensor import Tensor
+from smolder._typing import Device, PathLike
 from smolder.serialization import replacing
-
-if TYPE_CHECKING:
-    from smolder._typing import Device, PathLike
 
 __all__ = ["SafetensorError", "load", "load_file", "safe_open", "save", "save_file"]
 __dir__ = _listing(__name__)

@@ -17,7 +17,7 @@ import zipfile
 from collections import OrderedDict
 from collections.abc import Iterator
 from mmap import MAP_PRIVATE, MAP_SHARED
-from typing import IO, TYPE_CHECKING, Any, ClassVar
+from typing import IO, Any, ClassVar
 
 import numpy
 
@@ -28,11 +28,9 @@ from smolder._modes import no_grad
 from smolder._names import listing as _listing
 from smolder._strided import view_of
 from smolder._tensor import Size, Tensor
+from smolder._typing import PathLike
 from smolder._unpickler import Unpickler, UnpicklingError
 from smolder.nn.parameter import Parameter, is_lazy
-
-if TYPE_CHECKING:
-    from smolder._typing import PathLike
 
 __all__ = [
     "MAP_LOCATION", "add_safe_globals", "clear_safe_globals", "get_default_mmap_options", "get_safe_globals", "load",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 from smolder import _bessel, _core, _polynomials
 from smolder._call_errors import name_what_is_no_tensor
@@ -32,9 +31,7 @@ from smolder._modes import no_grad
 from smolder._names import listing as _listing
 from smolder._normal_tails import Erfcx, LogNdtr, Ndtri
 from smolder._out import takes_out
-
-if TYPE_CHECKING:
-    from smolder._typing import Number, Tensor
+from smolder._typing import Number, Tensor
 
 __all__ = [
     "airy_ai", "bessel_j0", "bessel_j1", "bessel_y0", "bessel_y1", "chebyshev_polynomial_t", "chebyshev_polynomial_u",

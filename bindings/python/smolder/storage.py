@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, Self, overload
 from smolder import _core
 from smolder._names import listing as _listing
 from smolder._types import name_of
+from smolder._typing import Device, DType
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from smolder._device import device as _device
-    from smolder._typing import Device, DType
 
 __all__ = ["TypedStorage", "UntypedStorage"]
 __dir__ = _listing(__name__)

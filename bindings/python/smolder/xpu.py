@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from smolder._names import listing as _listing
-
-if TYPE_CHECKING:
-    from smolder._typing import Device, Tensor
+from smolder._typing import Device, Tensor
 
 __all__ = [
     "current_device", "current_stream", "device", "device_count", "device_of", "empty_cache", "get_arch_list",

@@ -5,8 +5,6 @@ Imported when a program first asks for one: until then nothing knows of sparse t
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from smolder import _core
 from smolder._sparse import _elementwise as _elementwise  # which have rules, as the next two
 from smolder._sparse import _products as _products
@@ -14,9 +12,7 @@ from smolder._sparse import _reduce as _reduce
 from smolder._sparse import _tensor
 from smolder._sparse._dispatch import call
 from smolder._sparse._tensor import SparseTensor
-
-if TYPE_CHECKING:
-    from smolder._typing import Tensor
+from smolder._typing import Tensor
 
 __all__ = ["SparseTensor"]
 

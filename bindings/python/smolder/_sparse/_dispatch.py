@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from smolder import _core
 from smolder._sparse._parts import is_sparse, missing
-
-if TYPE_CHECKING:
-    from smolder._typing import F, Tensor
+from smolder._typing import F, Tensor
 
 RULES: dict[str, Callable[..., Any]] = {}
 

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import math
 import numbers
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from smolder import _core
 from smolder._sparse import _parts
 from smolder._sparse._dispatch import rule
 from smolder._sparse._parts import COO, coalesced, is_sparse, kind, like, made, missing, values_of
-
-if TYPE_CHECKING:
-    from smolder._typing import Tensor
+from smolder._typing import Tensor
 
 # Functions that are 0 at 0. Those of the first line are linear, so that several values of one place may stay apart.
 _LINEAR = "neg negative positive conj conj_physical resolve_conj resolve_neg"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from smolder import _core
 from smolder._creation import empty, tensor
@@ -13,9 +13,7 @@ from smolder._layouts import sparse_coo, sparse_csc, sparse_csr
 from smolder._sparse import _parts
 from smolder._sparse._parts import COO, CSC, CSR, made
 from smolder._tensor import Size
-
-if TYPE_CHECKING:
-    from smolder._typing import Device, DType, Tensor
+from smolder._typing import Device, DType, Tensor
 
 _checks = [False]  # whether invariants are looked at where a call does not say
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from smolder import _core
 from smolder._sparse import _parts
@@ -22,9 +22,7 @@ from smolder._sparse._parts import (
     sparse_dims,
     values_of,
 )
-
-if TYPE_CHECKING:
-    from smolder._typing import Tensor
+from smolder._typing import Tensor
 
 
 def axis_of(dim: int, rank: int) -> int:

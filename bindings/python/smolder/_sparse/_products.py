@@ -6,17 +6,13 @@ those of the values and of the other factor.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from smolder import _core
 from smolder._creation import arange
 from smolder._layouts import sparse_csr
 from smolder._sparse import _parts
 from smolder._sparse._dispatch import rule
 from smolder._sparse._parts import COO, CSR, coalesced, is_sparse, kind, made, missing, scattered, values_of
-
-if TYPE_CHECKING:
-    from smolder._typing import Tensor
+from smolder._typing import Tensor
 
 
 def _check(name, a, b):

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from smolder import _core
 from smolder._sparse import _parts
 from smolder._sparse._dispatch import rule
 from smolder._sparse._movement import axis_of
 from smolder._sparse._parts import COO, coalesced, kind, like, made, missing, scattered, sparse_dims, values_of
-
-if TYPE_CHECKING:
-    from smolder._typing import DType, Tensor
+from smolder._typing import DType, Tensor
 
 
 def _axes(dim, rank):

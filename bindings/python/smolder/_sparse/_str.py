@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from smolder import _core
 from smolder._sparse import _parts
 from smolder._tensor_str import PRINT_OPTS
-
-if TYPE_CHECKING:
-    from smolder._typing import Tensor
+from smolder._typing import Tensor
 
 _INDENT = len("tensor(")
 _NAMES = {_parts.COO: ("indices",), _parts.CSR: ("crow_indices", "col_indices")}

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from smolder._typing import DType
 from smolder._warn import warn
 from smolder.amp import autocast_mode, grad_scaler
 
 if TYPE_CHECKING:
-    from smolder._typing import DType
 
     class Autocast(autocast_mode.autocast):
         """autocast of one type of devices."""

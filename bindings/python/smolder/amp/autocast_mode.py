@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from smolder._autocast import (
     autocast,
@@ -15,9 +15,7 @@ from smolder._autocast import (
     is_autocast_enabled,
 )
 from smolder._names import listing as _listing
-
-if TYPE_CHECKING:
-    from smolder._typing import DType
+from smolder._typing import DType
 
 __all__ = ["autocast", "autocast_decorator", "custom_bwd", "custom_fwd", "is_autocast_available"]
 __dir__ = _listing(__name__)

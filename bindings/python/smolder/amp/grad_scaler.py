@@ -12,11 +12,12 @@ from smolder._core import _amp_foreach_non_finite_check_and_unscale_, _amp_updat
 from smolder._creation import full
 from smolder._modes import no_grad
 from smolder._names import listing as _listing
+from smolder._typing import Device, Tensor
 from smolder._warn import warn
 from smolder.optim.optimizer import steps_conditionally
 
 if TYPE_CHECKING:
-    from smolder._typing import Device, Optimizer, Tensor
+    from smolder._typing import Optimizer
 
 __all__ = ["GradScaler", "OptState"]
 __dir__ = _listing(__name__)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from smolder import _core
 from smolder._modes import enable_grad, inference_mode, no_grad, set_grad_enabled
 from smolder._names import listing as _listing
+from smolder._typing import Tensor
 from smolder._warn import warn
 from smolder.autograd import forward_ad, functional, graph
 from smolder.autograd.anomaly_mode import detect_anomaly, set_detect_anomaly
@@ -16,9 +17,6 @@ from smolder.autograd.function import Function
 from smolder.autograd.gradcheck import GradcheckError, gradcheck, gradgradcheck
 from smolder.autograd.variable import Variable
 from smolder.autograd.version_checks import set_version_checks
-
-if TYPE_CHECKING:
-    from smolder._typing import Tensor
 
 __all__ = [
     "Function", "GradcheckError", "Variable", "backward", "detect_anomaly", "enable_grad", "forward_ad", "functional",

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from smolder import _core
 from smolder._names import listing as _listing
+from smolder._typing import Tensor
 from smolder._warn import warn
-
-if TYPE_CHECKING:
-    from smolder._typing import Tensor
 
 __all__ = ["GradcheckError", "gradcheck", "gradgradcheck"]
 __dir__ = _listing(__name__)

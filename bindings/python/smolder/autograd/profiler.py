@@ -6,11 +6,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Self
 
 from smolder._names import listing as _listing
+from smolder._typing import PathLike
 from smolder.profiler import ProfilerActivity, record_function
 from smolder.profiler import profile as _profile
 
 if TYPE_CHECKING:
-    from smolder._typing import EventList, PathLike
+    from smolder._typing import EventList
 
 __all__ = ["profile", "record_function"]
 __dir__ = _listing(__name__)

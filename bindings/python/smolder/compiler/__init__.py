@@ -5,15 +5,13 @@ from __future__ import annotations
 import functools
 import weakref
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Self, overload
+from typing import Any, Self, overload
 
 from smolder import _core
 from smolder._names import listing as _listing
+from smolder._typing import F
 from smolder.compiler._record import Recorder, events
 from smolder.nn import module as _modules
-
-if TYPE_CHECKING:
-    from smolder._typing import F
 
 __all__ = [
     "allow_in_graph", "assume_constant_result", "checked", "compile", "cudagraph_mark_step_begin", "disable", "events",

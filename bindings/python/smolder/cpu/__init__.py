@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from smolder._names import listing as _listing
+from smolder._typing import Device
 from smolder.cpu import amp
-
-if TYPE_CHECKING:
-    from smolder._typing import Device
 
 __all__ = [
     "Event", "Stream", "StreamContext", "amp", "current_device", "current_stream", "device_count", "is_available",

@@ -8,11 +8,12 @@ from __future__ import annotations
 import atexit
 import sys
 import types
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from smolder import _core
 from smolder._device import usable_device as _usable
 from smolder._names import listing as _listing
+from smolder._typing import Device
 from smolder.cuda import _monitor, _properties, _types, amp, graphs, memory, nvtx, profiler, random, streams
 from smolder.cuda._index import index_of as _index
 from smolder.cuda._index import used_index as _used_index
@@ -23,9 +24,6 @@ from smolder.cuda.graphs import *  # noqa: F403
 from smolder.cuda.memory import *  # noqa: F403
 from smolder.cuda.random import *  # noqa: F403
 from smolder.cuda.streams import *  # noqa: F403
-
-if TYPE_CHECKING:
-    from smolder._typing import Device
 
 atexit.register(_core._cuda_finish_preload)  # before libraries that it opens are taken down
 _core._cuda_promise_to_finish_preload()

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from smolder import _core
 from smolder._device import device as _device
 from smolder._device import usable_device
-
-if TYPE_CHECKING:
-    from smolder._typing import Device
+from smolder._typing import Device
 
 
 def index_of(device: Device, optional: bool = True) -> int:

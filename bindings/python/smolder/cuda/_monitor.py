@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from smolder._typing import Device
 from smolder.cuda._index import index_of
-
-if TYPE_CHECKING:
-    from smolder._typing import Device
 
 __all__ = ["clock_rate", "device_memory_used", "list_gpu_processes", "memory_usage", "power_draw", "temperature"]
 __all__ += ["utilization"]

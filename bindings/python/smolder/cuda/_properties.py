@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import functools
 import types
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from smolder import _core
 from smolder._device import usable_device
+from smolder._typing import Device
 from smolder.cuda._index import index_of
-
-if TYPE_CHECKING:
-    from smolder._typing import Device
 
 __all__ = [
     "can_device_access_peer", "get_arch_list", "get_device_capability", "get_device_name", "get_device_properties",

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from smolder import _core
 from smolder._names import listing as _listing
+from smolder._typing import DType
 from smolder._warn import warn
 from smolder.amp import autocast_mode
 from smolder.amp._by_device import autocast_for, scaler_for
 
 if TYPE_CHECKING:
-    from smolder._typing import DType
     from smolder.amp._by_device import Autocast, Scaler
 
 __all__ = ["GradScaler", "autocast", "custom_bwd", "custom_fwd"]

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import collections
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from smolder import _core, memory
 from smolder._device import usable_device
 from smolder._names import listing as _listing
+from smolder._typing import Device
 from smolder._warn import warn
 from smolder.cuda._index import index_of, used_index
 from smolder.memory import summary_table
-
-if TYPE_CHECKING:
-    from smolder._typing import Device
 
 __all__ = [
     "empty_cache", "get_per_process_memory_fraction", "host_memory_stats", "max_memory_allocated", "max_memory_cached",

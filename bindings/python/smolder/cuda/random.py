@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from smolder import _core
 from smolder._device import usable_device
 from smolder._names import listing as _listing
+from smolder._typing import Device, Tensor
 from smolder.cuda._index import used_index
-
-if TYPE_CHECKING:
-    from smolder._typing import Device, Tensor
 
 __all__ = [
     "get_rng_state", "get_rng_state_all", "initial_seed", "manual_seed", "manual_seed_all", "seed", "seed_all",

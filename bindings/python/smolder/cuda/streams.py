@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from smolder import _core
 from smolder._device import device
 from smolder._names import listing as _listing
+from smolder._typing import Device
 from smolder.cuda._index import used_index
-
-if TYPE_CHECKING:
-    from smolder._typing import Device
 
 __all__ = ["Event", "Stream", "StreamContext", "current_stream", "default_stream", "set_stream", "stream"]
 __dir__ = _listing(__name__)

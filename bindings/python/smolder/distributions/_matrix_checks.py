@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from smolder import _core, linalg
 from smolder._creation import eye
 from smolder._types import finfo
-
-if TYPE_CHECKING:
-    from smolder._typing import Tensor
+from smolder._typing import Tensor
 
 
 def is_lower(x: Tensor) -> Tensor:

@@ -11,13 +11,14 @@ from smolder import _core
 from smolder._functions import broadcast_shapes
 from smolder._tensor import Size
 from smolder._types import finfo
+from smolder._typing import Number, Tensor
 from smolder.distributions import constraints
 from smolder.distributions.transforms import Transform
 from smolder.distributions.utils import _sum_rightmost, broadcast_all, lazy_property
 from smolder.nn import functional as F
 
 if TYPE_CHECKING:
-    from smolder._typing import Constraint, Number, Tensor
+    from smolder._typing import Constraint
 
 
 class _OfNumbers(Transform):

@@ -10,6 +10,7 @@ from smolder import _core, linalg
 from smolder._creation import arange, eye
 from smolder._tensor import Size
 from smolder._types import finfo
+from smolder._typing import Tensor
 from smolder.distributions import constraints
 from smolder.distributions._number_transforms import _OfNumbers
 from smolder.distributions.transforms import Transform
@@ -17,7 +18,7 @@ from smolder.distributions.utils import tril_matrix_to_vec, vec_to_tril_matrix
 from smolder.nn import functional as F
 
 if TYPE_CHECKING:
-    from smolder._typing import Constraint, Tensor
+    from smolder._typing import Constraint
     from smolder.distributions.distribution import Distribution
 
 

@@ -13,6 +13,7 @@ from smolder._functions import broadcast_shapes
 from smolder._modes import no_grad
 from smolder._names import listing as _listing
 from smolder._types import finfo
+from smolder._typing import Tensor
 from smolder.distributions import constraints
 from smolder.distributions.discrete import Binomial
 from smolder.distributions.distribution import Distribution, OfParameters
@@ -20,7 +21,7 @@ from smolder.distributions.utils import broadcast_all, lazy_property, logits_to_
 from smolder.nn import functional as F
 
 if TYPE_CHECKING:
-    from smolder._typing import Constraint, Size, Tensor
+    from smolder._typing import Constraint, Size
 
 __all__ = ["Categorical", "Multinomial", "OneHotCategorical", "OneHotCategoricalStraightThrough"]
 __dir__ = _listing(__name__)

@@ -7,10 +7,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from smolder._names import listing as _listing
+from smolder._typing import Tensor
 from smolder.distributions import constraints, transforms
 
 if TYPE_CHECKING:
-    from smolder._typing import Constraint, Tensor
+    from smolder._typing import Constraint
     from smolder.distributions.transforms import Transform
 
 __all__ = ["ConstraintRegistry", "biject_to", "transform_to"]

@@ -12,6 +12,7 @@ from smolder._modes import no_grad
 from smolder._names import listing as _listing
 from smolder._random_tensors import normal, rand
 from smolder._types import finfo
+from smolder._typing import Tensor
 from smolder.distributions import constraints
 from smolder.distributions.distribution import Distribution, OfParameters
 from smolder.distributions.exp_family import ExponentialFamily
@@ -21,7 +22,7 @@ from smolder.distributions.transforms import AffineTransform, ExpTransform, Tran
 from smolder.distributions.utils import _standard_normal, broadcast_all, euler_constant
 
 if TYPE_CHECKING:
-    from smolder._typing import Constraint, Tensor
+    from smolder._typing import Constraint
 
 __all__ = ["Cauchy", "Gumbel", "Laplace", "Normal", "StudentT", "Uniform"]
 __dir__ = _listing(__name__)

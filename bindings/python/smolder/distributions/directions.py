@@ -11,11 +11,12 @@ from smolder import special
 from smolder._modes import no_grad
 from smolder._names import listing as _listing
 from smolder._samplers import von_mises_draw
+from smolder._typing import Tensor
 from smolder.distributions import constraints
 from smolder.distributions.distribution import OfParameters
 
 if TYPE_CHECKING:
-    from smolder._typing import Constraint, Tensor
+    from smolder._typing import Constraint
 
 __all__ = ["VonMises"]
 __dir__ = _listing(__name__)

@@ -13,6 +13,7 @@ from smolder._modes import no_grad
 from smolder._names import listing as _listing
 from smolder._samplers import binomial, poisson_unchecked
 from smolder._types import finfo
+from smolder._typing import Number, Tensor
 from smolder.distributions import constraints
 from smolder.distributions.distribution import Distribution, OfParameters
 from smolder.distributions.exp_family import ExponentialFamily
@@ -28,7 +29,7 @@ from smolder.distributions.utils import (
 from smolder.nn import functional as F
 
 if TYPE_CHECKING:
-    from smolder._typing import Constraint, Number, Size, Tensor
+    from smolder._typing import Constraint, Size
 
 __all__ = ["Bernoulli", "Binomial", "Geometric", "NegativeBinomial", "OfLogOdds", "Poisson"]
 __dir__ = _listing(__name__)

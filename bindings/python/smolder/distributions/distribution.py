@@ -9,12 +9,13 @@ from smolder import _core
 from smolder._modes import no_grad
 from smolder._names import listing as _listing
 from smolder._tensor import Size
+from smolder._typing import Number, Tensor
 from smolder._warn import warn
 from smolder.distributions import constraints
 from smolder.distributions.utils import broadcast_all, lazy_property
 
 if TYPE_CHECKING:
-    from smolder._typing import Constraint, Number, Tensor
+    from smolder._typing import Constraint
 
 __all__ = ["Distribution", "OfParameters"]
 __dir__ = _listing(__name__)

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from smolder import _core
 from smolder._modes import enable_grad
 from smolder._names import listing as _listing
+from smolder._typing import Tensor
 from smolder.autograd import grad
 from smolder.distributions.distribution import Distribution
 from smolder.distributions.utils import _sum_rightmost
-
-if TYPE_CHECKING:
-    from smolder._typing import Tensor
 
 __all__ = ["ExponentialFamily"]
 __dir__ = _listing(__name__)

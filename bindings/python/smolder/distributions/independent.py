@@ -7,12 +7,13 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from smolder._names import listing as _listing
+from smolder._typing import Tensor
 from smolder.distributions import constraints
 from smolder.distributions.distribution import Distribution
 from smolder.distributions.utils import _sum_rightmost
 
 if TYPE_CHECKING:
-    from smolder._typing import Constraint, Tensor
+    from smolder._typing import Constraint
 
 __all__ = ["Independent"]
 __dir__ = _listing(__name__)

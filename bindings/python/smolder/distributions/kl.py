@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from smolder._names import listing as _listing
+from smolder._typing import T, Tensor
 from smolder._warn import warn
 from smolder.distributions.distribution import Distribution
-
-if TYPE_CHECKING:
-    from smolder._typing import T, Tensor
 
 __all__ = ["kl_divergence", "register_kl"]
 __dir__ = _listing(__name__)

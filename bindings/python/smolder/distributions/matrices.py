@@ -13,6 +13,7 @@ from smolder._functions import broadcast_shapes
 from smolder._modes import no_grad
 from smolder._names import listing as _listing
 from smolder._types import finfo
+from smolder._typing import Number, Tensor
 from smolder._warn import warn
 from smolder.distributions import constraints
 from smolder.distributions.distribution import OfParameters
@@ -24,7 +25,7 @@ from smolder.distributions.utils import _standard_normal, broadcast_all
 from smolder.special import multigammaln
 
 if TYPE_CHECKING:
-    from smolder._typing import Constraint, Number, Tensor
+    from smolder._typing import Constraint
 
 __all__ = ["LKJCholesky", "Wishart"]
 __dir__ = _listing(__name__)

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any, Self
 from smolder import _core
 from smolder._modes import no_grad
 from smolder._names import listing as _listing
+from smolder._typing import Tensor
 from smolder.distributions import constraints
 from smolder.distributions.categorical import Categorical
 from smolder.distributions.distribution import Distribution, ours
 
 if TYPE_CHECKING:
-    from smolder._typing import Constraint, Tensor
+    from smolder._typing import Constraint
 
 __all__ = ["MixtureSameFamily"]
 __dir__ = _listing(__name__)

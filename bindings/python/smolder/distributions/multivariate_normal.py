@@ -11,12 +11,13 @@ from smolder import linalg
 from smolder._creation import eye
 from smolder._functions import broadcast_shapes
 from smolder._names import listing as _listing
+from smolder._typing import Tensor
 from smolder.distributions import constraints
 from smolder.distributions.distribution import OfParameters
 from smolder.distributions.utils import _standard_normal, lazy_property
 
 if TYPE_CHECKING:
-    from smolder._typing import Constraint, Tensor
+    from smolder._typing import Constraint
 
 __all__ = ["LowRankMultivariateNormal", "MultivariateNormal", "OfCovariance"]
 __dir__ = _listing(__name__)

@@ -12,13 +12,14 @@ from smolder._creation import as_tensor
 from smolder._names import listing as _listing
 from smolder._samplers import _standard_gamma
 from smolder._types import finfo
+from smolder._typing import Tensor
 from smolder.distributions import constraints
 from smolder.distributions.distribution import OfParameters
 from smolder.distributions.exp_family import ExponentialFamily
 from smolder.distributions.utils import broadcast_all, times_log
 
 if TYPE_CHECKING:
-    from smolder._typing import Constraint, Tensor
+    from smolder._typing import Constraint
 
 __all__ = ["Chi2", "Exponential", "FisherSnedecor", "Gamma", "GeneralizedPareto"]
 __dir__ = _listing(__name__)

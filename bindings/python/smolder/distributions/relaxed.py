@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from smolder import _core
 from smolder._names import listing as _listing
 from smolder._random_tensors import rand
+from smolder._typing import Number, Tensor
 from smolder.distributions import constraints
 from smolder.distributions.categorical import Categorical, OfCategories
 from smolder.distributions.discrete import OfLogOdds
@@ -18,7 +19,7 @@ from smolder.distributions.transforms import ExpTransform, SigmoidTransform
 from smolder.distributions.utils import broadcast_all, clamp_probs
 
 if TYPE_CHECKING:
-    from smolder._typing import Constraint, Number, Tensor
+    from smolder._typing import Constraint
 
 __all__ = ["ExpRelaxedCategorical", "LogitRelaxedBernoulli", "RelaxedBernoulli", "RelaxedOneHotCategorical"]
 __dir__ = _listing(__name__)

@@ -11,6 +11,7 @@ from smolder import _core
 from smolder._names import listing as _listing
 from smolder._samplers import log_dirichlet_draw
 from smolder._types import finfo
+from smolder._typing import Number, Tensor
 from smolder.distributions import constraints
 from smolder.distributions.discrete import OfLogOdds
 from smolder.distributions.distribution import Distribution, OfParameters
@@ -19,7 +20,7 @@ from smolder.distributions.utils import broadcast_all, clamp_probs, times_log
 from smolder.nn import functional as F
 
 if TYPE_CHECKING:
-    from smolder._typing import Constraint, Number, Tensor
+    from smolder._typing import Constraint
 
 __all__ = ["Beta", "ContinuousBernoulli", "Dirichlet"]
 __dir__ = _listing(__name__)

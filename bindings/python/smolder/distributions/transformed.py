@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from smolder import _core
 from smolder._names import listing as _listing
+from smolder._typing import Tensor
 from smolder.distributions import constraints
 from smolder.distributions.continuous import Cauchy, Normal, Uniform
 from smolder.distributions.distribution import Distribution
@@ -26,7 +27,7 @@ from smolder.distributions.transforms import (
 from smolder.distributions.utils import euler_constant
 
 if TYPE_CHECKING:
-    from smolder._typing import Constraint, Tensor
+    from smolder._typing import Constraint
 
 __all__ = [
     "HalfCauchy", "HalfNormal", "InverseGamma", "Kumaraswamy", "LogNormal", "LogisticNormal", "Pareto", "Weibull",

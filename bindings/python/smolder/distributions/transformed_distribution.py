@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from smolder._modes import no_grad
 from smolder._names import listing as _listing
+from smolder._typing import Number, Tensor
 from smolder.distributions import constraints
 from smolder.distributions.distribution import Distribution, OfParameters, ours
 from smolder.distributions.independent import Independent
@@ -15,7 +16,7 @@ from smolder.distributions.transforms import ComposeTransform, Transform
 from smolder.distributions.utils import _sum_rightmost, broadcast_all
 
 if TYPE_CHECKING:
-    from smolder._typing import Constraint, Number, Tensor
+    from smolder._typing import Constraint
 
 __all__ = ["OfParametersTransformed", "TransformedDistribution"]
 __dir__ = _listing(__name__)

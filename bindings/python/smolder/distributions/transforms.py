@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any
 from smolder import _core
 from smolder._names import listing as _listing
 from smolder._tensor import Size
+from smolder._typing import Tensor
 from smolder.distributions import constraints
 from smolder.distributions.utils import _sum_rightmost, lazy_property
 
 if TYPE_CHECKING:
-    from smolder._typing import Constraint, Tensor
+    from smolder._typing import Constraint
 
 __all__ = [
     "AbsTransform", "AffineTransform", "CatTransform", "ComposeTransform", "CorrCholeskyTransform",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
+from typing import Any, Generic, Self, TypeVar, overload
 
 from smolder import _core
 from smolder._functions import broadcast_tensors
@@ -13,9 +13,7 @@ from smolder._modes import enable_grad
 from smolder._names import listing as _listing
 from smolder._random_tensors import randn
 from smolder._types import finfo
-
-if TYPE_CHECKING:
-    from smolder._typing import Device, DType, Number, Tensor
+from smolder._typing import Device, DType, Number, Tensor
 
 __all__ = [
     "broadcast_all", "clamp_probs", "euler_constant", "lazy_property", "logits_to_probs", "probs_to_logits",

@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from smolder import _core
+from smolder._typing import Tensor
 
 if TYPE_CHECKING:
-    from smolder._typing import Module, Tensor
+    from smolder._typing import Module
 
 
 def functional_call(

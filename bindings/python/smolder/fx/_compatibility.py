@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from smolder._names import listing as _listing
-
-if TYPE_CHECKING:
-    from smolder._typing import T
+from smolder._typing import T
 
 __all__ = ["compatibility"]
 __dir__ = _listing(__name__)

@@ -13,10 +13,11 @@ import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from smolder import _core
 from smolder._names import listing as _listing
+from smolder._typing import T
 from smolder.fx import _patches
 from smolder.fx._compatibility import compatibility as compatibility
 from smolder.fx.graph import Graph, _PyTreeCodeGen, _PyTreeInfo
@@ -26,9 +27,6 @@ from smolder.fx.proxy import Proxy as Proxy
 from smolder.nn.module import Module
 from smolder.nn.parameter import Parameter
 from smolder.utils import _pytree
-
-if TYPE_CHECKING:
-    from smolder._typing import T
 
 __all__ = ["PH", "PHBase", "PHWithMeta", "ProxyableClassMeta", "Tracer", "symbolic_trace", "wrap"]
 __dir__ = _listing(__name__)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from smolder._names import listing as _listing
+from smolder._typing import T
 from smolder.fx.proxy import Proxy
-
-if TYPE_CHECKING:
-    from smolder._typing import T
 
 __all__ = ["annotate"]
 __dir__ = _listing(__name__)

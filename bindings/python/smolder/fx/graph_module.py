@@ -8,16 +8,14 @@ import linecache
 import pathlib
 import sys
 import warnings
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from smolder._names import listing as _listing
+from smolder._typing import PathLike
 from smolder.fx._codegen import PythonCode, _PyTreeCodeGen, custom_builtins
 from smolder.fx._naming import is_ours, smolder_name
 from smolder.fx.graph import Graph
 from smolder.nn.module import Module
-
-if TYPE_CHECKING:
-    from smolder._typing import PathLike
 
 __all__ = ["GraphModule", "reduce_graph_module"]
 __dir__ = _listing(__name__)

@@ -10,12 +10,13 @@ from smolder import _core
 from smolder._device import device
 from smolder._layouts import layout, memory_format
 from smolder._names import listing as _listing
+from smolder._typing import F
 from smolder.fx._compatibility import compatibility as compatibility
 from smolder.fx._naming import pretty_target, qualified_name, type_repr, words
 from smolder.fx.immutable_collections import immutable_dict, immutable_list
 
 if TYPE_CHECKING:
-    from smolder._typing import F, Module
+    from smolder._typing import Module
     from smolder.fx.graph import Graph
     from smolder.fx.operator_schemas import ArgsKwargsPair
 

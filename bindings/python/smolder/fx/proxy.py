@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from smolder import _core
 from smolder._names import listing as _listing
+from smolder._typing import Tensor
 from smolder.fx import _patches, _recorded
 from smolder.fx import traceback as _fx_traceback
 from smolder.fx._codegen import magic_methods, reflectable_magic_methods
@@ -22,7 +23,7 @@ from smolder.fx._naming import is_op, target_name
 from smolder.fx.node import Node, base_types, map_aggregate, map_arg
 
 if TYPE_CHECKING:
-    from smolder._typing import Size, Tensor
+    from smolder._typing import Size
     from smolder.fx.graph import Graph
     from smolder.fx.node import Target
 

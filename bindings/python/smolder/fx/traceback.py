@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from smolder._names import listing as _listing
+from smolder._typing import F
 
 if TYPE_CHECKING:
-    from smolder._typing import F
     from smolder.fx.node import Node
 
 __all__ = [

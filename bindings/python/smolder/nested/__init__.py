@@ -7,7 +7,7 @@ has no rule for it raises NotImplementedError. docs/nested.md names what there i
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from smolder import _core
 from smolder import _nested as _parts
@@ -16,9 +16,7 @@ from smolder._layouts import jagged, strided
 from smolder._layouts import layout as layout_
 from smolder._names import listing as _listing
 from smolder._nested import Pieces, is_nested, made, missing, plain
-
-if TYPE_CHECKING:
-    from smolder._typing import Device, DType, Tensor
+from smolder._typing import Device, DType, Tensor
 
 __all__ = [
     "as_nested_tensor", "masked_select", "narrow", "nested_tensor", "nested_tensor_from_jagged", "to_padded_tensor",

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from smolder import _core
 from smolder._core import glu, hardshrink, logsigmoid, prelu, softshrink, softsign, tanhshrink
+from smolder._typing import DType, Tensor
 from smolder._warn import warn
-
-if TYPE_CHECKING:
-    from smolder._typing import DType, Tensor
 
 __all__ = [
     "celu", "celu_", "elu", "elu_", "glu", "gumbel_softmax", "hardshrink", "hardsigmoid", "hardswish", "hardtanh",

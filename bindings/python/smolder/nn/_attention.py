@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from smolder import _core
+from smolder._typing import Tensor
 from smolder._warn import warn
-
-if TYPE_CHECKING:
-    from smolder._typing import Tensor
 
 
 def check_ranks(

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from smolder import _core
 from smolder._autocast import listed
 from smolder._creation import zeros
+from smolder._typing import Tensor
 from smolder.nn._losses import asked_reduction, checked_reduction
-
-if TYPE_CHECKING:
-    from smolder._typing import Tensor
 
 __all__ = [
     "multi_margin_loss", "multilabel_margin_loss", "multilabel_soft_margin_loss",

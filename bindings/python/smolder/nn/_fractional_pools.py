@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from smolder import _core
 from smolder._autocast import listed
 from smolder._creation import arange
 from smolder._random_tensors import rand
-
-if TYPE_CHECKING:
-    from smolder._typing import Ints, Tensor
+from smolder._typing import Ints, Tensor
 
 __all__ = [
     "fractional_max_pool2d", "fractional_max_pool2d_with_indices", "fractional_max_pool3d",

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from smolder import _core
 from smolder._modes import no_grad
+from smolder._typing import Tensor
 from smolder.autograd.function import Function
-
-if TYPE_CHECKING:
-    from smolder._typing import Tensor
 
 
 def shorten_rows(weight: Tensor, input: Tensor, max_norm: float, norm_type: float) -> None:

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from smolder import _core
 from smolder._autocast import listed
 from smolder._core import cosine_similarity, pairwise_distance
 from smolder._functions import broadcast_tensors
+from smolder._typing import Tensor
 from smolder._warn import warn
-
-if TYPE_CHECKING:
-    from smolder._typing import Tensor
 
 __all__ = [
     "binary_cross_entropy", "binary_cross_entropy_with_logits", "cosine_embedding_loss", "cosine_similarity",

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from smolder import _core
 from smolder._autocast import listed
 from smolder._creation import zeros
 from smolder._random_tensors import rand
+from smolder._typing import Ints, Tensor
 from smolder.nn import _spatial
 from smolder.nn._activations import written
-
-if TYPE_CHECKING:
-    from smolder._typing import Ints, Tensor
 
 __all__ = [
     "alpha_dropout", "feature_alpha_dropout", "local_response_norm", "lp_pool1d", "lp_pool2d", "lp_pool3d",

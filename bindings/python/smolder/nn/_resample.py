@@ -5,15 +5,12 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from smolder import _core
 from smolder._core import channel_shuffle, pixel_shuffle, pixel_unshuffle
+from smolder._typing import Ints, Tensor
 from smolder._warn import warn
 from smolder.nn._spatial import _numbers
-
-if TYPE_CHECKING:
-    from smolder._typing import Ints, Tensor
 
 __all__ = [
     "affine_grid", "channel_shuffle", "fold", "grid_sample", "interpolate", "pixel_shuffle", "pixel_unshuffle",

@@ -5,15 +5,13 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy
 
 from smolder import _core
 from smolder._creation import from_numpy
-
-if TYPE_CHECKING:
-    from smolder._typing import Tensor
+from smolder._typing import Tensor
 
 __all__ = ["resized"]
 

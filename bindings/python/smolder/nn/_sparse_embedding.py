@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from smolder import _core
 from smolder._sparse._parts import made
+from smolder._typing import Tensor
 from smolder.autograd.function import Function
-
-if TYPE_CHECKING:
-    from smolder._typing import Tensor
 
 
 class Embedding(Function):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from smolder import _core
 from smolder._core import (
@@ -21,10 +21,8 @@ from smolder._core import (
     group_norm,
     instance_norm,
 )
+from smolder._typing import Ints, Tensor
 from smolder.nn._activations import written
-
-if TYPE_CHECKING:
-    from smolder._typing import Ints, Tensor
 
 __all__ = [
     "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "adaptive_max_pool1d",

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from smolder import _core
 from smolder._names import listing as _listing
+from smolder._typing import DType, Tensor
 from smolder.nn import functional as F
 from smolder.nn.container import ModuleList, Sequential
 from smolder.nn.layers import Linear
 from smolder.nn.module import Module
-
-if TYPE_CHECKING:
-    from smolder._typing import DType, Tensor
 
 __all__ = ["AdaptiveLogSoftmaxWithLoss"]
 __dir__ = _listing(__name__)

@@ -5,15 +5,13 @@ from __future__ import annotations
 import operator
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, NoReturn, Self
+from typing import Any, NoReturn, Self
 
 from smolder import _core
 from smolder._names import listing as _listing
+from smolder._typing import Tensor
 from smolder.nn.module import Module, _indent
 from smolder.nn.parameter import Parameter
-
-if TYPE_CHECKING:
-    from smolder._typing import Tensor
 
 __all__ = ["ModuleDict", "ModuleList", "ParameterList", "Sequential", "as_parameter", "named_pairs", "value_line"]
 __dir__ = _listing(__name__)

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from smolder import _core
 from smolder._device import on_device
 from smolder._names import listing as _listing
+from smolder._typing import Device, DType, Ints, Tensor
 from smolder.nn import functional as F
 from smolder.nn import init
 from smolder.nn._spatial import _numbers
 from smolder.nn.module import Module
 from smolder.nn.parameter import Parameter
-
-if TYPE_CHECKING:
-    from smolder._typing import Device, DType, Ints, Tensor
 
 __all__ = ["Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d"]
 __dir__ = _listing(__name__)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from smolder import _core
 from smolder._autocast import listed
@@ -16,6 +15,7 @@ from smolder._core import pad as _pad
 from smolder._creation import arange as _arange
 from smolder._forms import pdist
 from smolder._names import listing as _listing
+from smolder._typing import Tensor
 from smolder.nn import _activations, _class_losses, _fractional_pools, _losses, _pools_and_noise, _resample, _spatial
 from smolder.nn._activations import *  # noqa: F403
 from smolder.nn._activations import written as _result
@@ -34,9 +34,6 @@ from smolder.nn._losses import _first
 from smolder.nn._pools_and_noise import *  # noqa: F403
 from smolder.nn._resample import *  # noqa: F403
 from smolder.nn._spatial import *  # noqa: F403
-
-if TYPE_CHECKING:
-    from smolder._typing import Tensor
 
 __all__ = [
     "bilinear", "ctc_loss", "dropout", "embedding", "embedding_bag", "gelu", "layer_norm", "linear",

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from smolder import _core, autograd
 from smolder._names import listing as _listing
+from smolder._typing import Ints, Tensor
 from smolder.nn import functional
-
-if TYPE_CHECKING:
-    from smolder._typing import Ints, Tensor
 
 __all__ = ["conv1d_input", "conv1d_weight", "conv2d_input", "conv2d_weight", "conv3d_input", "conv3d_weight"]
 __dir__ = _listing(__name__)

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from smolder import _core
 from smolder._names import listing as _listing
+from smolder._typing import BackwardPreHook, ForwardHook, ForwardPreHook, Hook, MemberHook
 from smolder._warn import warn
 from smolder.utils.hooks import BackwardHook, RemovableHandle
 
 if TYPE_CHECKING:
     from smolder._typing import BackwardHook as ModuleBackwardHook
-    from smolder._typing import BackwardPreHook, ForwardHook, ForwardPreHook, Hook, MemberHook, Module
+    from smolder._typing import Module
 
 __all__ = [
     "register_module_backward_hook", "register_module_buffer_registration_hook", "register_module_forward_hook",

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from smolder import _core, linalg
 from smolder._modes import no_grad
 from smolder._names import listing as _listing
+from smolder._typing import Generator, Tensor
 from smolder._warn import warn
-
-if TYPE_CHECKING:
-    from smolder._typing import Generator, Tensor
 
 __all__ = [
     "calculate_gain", "constant", "constant_", "dirac", "dirac_", "eye", "eye_", "kaiming_normal", "kaiming_normal_",

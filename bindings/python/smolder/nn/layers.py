@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from smolder import _core
 from smolder._device import on_device
 from smolder._modes import no_grad
 from smolder._names import listing as _listing
+from smolder._typing import Device, DType, Tensor
 from smolder.nn import functional as F
 from smolder.nn import init
 from smolder.nn.module import Module
 from smolder.nn.parameter import Parameter
-
-if TYPE_CHECKING:
-    from smolder._typing import Device, DType, Tensor
 
 __all__ = [
     "AlphaDropout", "Bilinear", "Dropout", "Embedding", "EmbeddingBag", "FeatureAlphaDropout", "Flatten", "Identity",

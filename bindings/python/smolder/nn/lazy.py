@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from smolder import _core
 from smolder._modes import no_grad
 from smolder._names import listing as _listing
+from smolder._typing import Device, DType, Ints, Tensor
 from smolder.nn import conv, layers, normalization
 from smolder.nn.parameter import UninitializedBuffer, UninitializedParameter, is_lazy
-
-if TYPE_CHECKING:
-    from smolder._typing import Device, DType, Ints, Tensor
 
 __all__ = [
     "LazyBatchNorm1d", "LazyBatchNorm2d", "LazyBatchNorm3d", "LazyConv1d", "LazyConv2d", "LazyConv3d",

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from smolder._names import listing as _listing
+from smolder._typing import Tensor
 from smolder.nn import _losses
 from smolder.nn import functional as F
 from smolder.nn.module import Module
-
-if TYPE_CHECKING:
-    from smolder._typing import Tensor
 
 __all__ = [
     "BCELoss", "BCEWithLogitsLoss", "CTCLoss", "CosineEmbeddingLoss", "CosineSimilarity", "CrossEntropyLoss",

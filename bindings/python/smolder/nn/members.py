@@ -7,9 +7,10 @@ from collections.abc import MutableMapping
 from typing import TYPE_CHECKING, Any, Self
 
 from smolder._names import listing as _listing
+from smolder._typing import Tensor
 
 if TYPE_CHECKING:
-    from smolder._typing import Module, Tensor
+    from smolder._typing import Module
 
 __all__ = ["Members"]
 __dir__ = _listing(__name__)

@@ -5,19 +5,17 @@ from __future__ import annotations
 import builtins
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from smolder import _core
 from smolder._names import listing as _listing
 from smolder._other_forms import as_dtype
+from smolder._typing import Device, DType, Tensor
 from smolder.nn import hooks
 from smolder.nn.constructors import named_after
 from smolder.nn.members import Members
 from smolder.nn.parameter import Buffer, Parameter, zero_gradients
 from smolder.nn.state import State
-
-if TYPE_CHECKING:
-    from smolder._typing import Device, DType, Tensor
 
 __all__ = ["Module"]
 __dir__ = _listing(__name__)

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import numbers
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from smolder import _core
 from smolder._device import on_device
 from smolder._modes import no_grad
 from smolder._names import listing as _listing
+from smolder._typing import Device, DType, Ints, Tensor
 from smolder.nn import functional as F
 from smolder.nn import init
 from smolder.nn.module import Module
 from smolder.nn.parameter import Parameter
-
-if TYPE_CHECKING:
-    from smolder._typing import Device, DType, Ints, Tensor
 
 __all__ = [
     "BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "CrossMapLRN2d", "GroupNorm", "InstanceNorm1d", "InstanceNorm2d", "InstanceNorm3d",

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from smolder._names import listing as _listing
+from smolder._typing import Ints, Tensor
 from smolder.nn import functional as F
 from smolder.nn.module import Module
-
-if TYPE_CHECKING:
-    from smolder._typing import Ints, Tensor
 
 __all__ = [
     "CircularPad1d", "CircularPad2d", "CircularPad3d", "ConstantPad1d", "ConstantPad2d", "ConstantPad3d",

@@ -9,13 +9,13 @@ from smolder import _core, cuda
 from smolder._device import device
 from smolder._missing import missing
 from smolder._names import listing as _listing
+from smolder._typing import Device
 from smolder.cuda._index import index_of
 from smolder.cuda._refused import refused
 from smolder.nn.module import Module
 from smolder.utils._pytree import tree_map
 
 if TYPE_CHECKING:
-    from smolder._typing import Device
     from smolder.distributed._data_parallel import DistributedDataParallel
 
 __all__ = [

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Self, SupportsIndex
+from typing import Any, ClassVar, Self, SupportsIndex
 
 from smolder import _core
 from smolder._modes import no_grad
 from smolder._names import listing as _listing
 from smolder._subclass import _disabled
+from smolder._typing import Device, DType, Tensor
 from smolder._unheld import UnheldDtype
-
-if TYPE_CHECKING:
-    from smolder._typing import Device, DType, Tensor
 
 __all__ = [
     "Buffer", "Parameter", "UninitializedBuffer", "UninitializedParameter", "UninitializedTensorMixin", "is_lazy",

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import math
 import numbers
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from smolder import _core
 from smolder._autocast import listed
 from smolder._device import on_device
 from smolder._names import listing as _listing
+from smolder._typing import Device, DType, Tensor
 from smolder._warn import warn
 from smolder.nn import functional as F
 from smolder.nn import init
 from smolder.nn.module import Module
 from smolder.nn.parameter import Parameter
 from smolder.nn.utils.rnn import PackedSequence
-
-if TYPE_CHECKING:
-    from smolder._typing import Device, DType, Tensor
 
 __all__ = ["GRU", "LSTM", "RNN", "GRUCell", "LSTMCell", "RNNBase", "RNNCell", "RNNCellBase"]
 __dir__ = _listing(__name__)

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from smolder._names import listing as _listing
+from smolder._typing import Ints, Tensor
 from smolder.nn import functional as F
 from smolder.nn.module import Module
-
-if TYPE_CHECKING:
-    from smolder._typing import Ints, Tensor
 
 __all__ = [
     "ChannelShuffle", "Fold", "PixelShuffle", "PixelUnshuffle", "Unfold", "Upsample", "UpsamplingBilinear2d",

@@ -5,11 +5,12 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from smolder import _core
 from smolder._device import on_device
 from smolder._names import listing as _listing
+from smolder._typing import Device, DType, Tensor
 from smolder.nn import functional as F
 from smolder.nn import init
 from smolder.nn.container import ModuleList
@@ -17,9 +18,6 @@ from smolder.nn.layers import Dropout, Linear
 from smolder.nn.module import Module
 from smolder.nn.normalization import LayerNorm
 from smolder.nn.transformer import MultiheadAttention, TransformerEncoderLayer, activation_called
-
-if TYPE_CHECKING:
-    from smolder._typing import Device, DType, Tensor
 
 __all__ = ["Transformer", "TransformerDecoder", "TransformerDecoderLayer", "TransformerEncoder"]
 __dir__ = _listing(__name__)

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from smolder import _core
 from smolder._sparse import _parts
-
-if TYPE_CHECKING:
-    from smolder._typing import Tensor
+from smolder._typing import Tensor
 
 
 class Rows:

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from smolder import _core
 from smolder._names import listing as _listing
+from smolder._typing import Params, Tensor
 from smolder.optim._state import State, get, put
 from smolder.optim.optimizer import Optimizer, _run_time_number, check_betas, check_options, implementation
-
-if TYPE_CHECKING:
-    from smolder._typing import Params, Tensor
 
 __all__ = ["Adam", "AdamW"]
 __dir__ = _listing(__name__)

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from smolder import _core
 from smolder._names import listing as _listing
+from smolder._typing import Params
 from smolder.optim._state import _taken, put
 from smolder.optim.optimizer import Optimizer, check_options, implementation
-
-if TYPE_CHECKING:
-    from smolder._typing import Params
 
 __all__ = ["ASGD"]
 __dir__ = _listing(__name__)

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from smolder import _core
 from smolder._modes import enable_grad, no_grad
 from smolder._names import listing as _listing
+from smolder._typing import Params
 from smolder.optim.optimizer import Optimizer, real_parts
-
-if TYPE_CHECKING:
-    from smolder._typing import Params
 
 __all__ = ["LBFGS"]
 __dir__ = _listing(__name__)

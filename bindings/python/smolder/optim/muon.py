@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 from smolder import _core
 from smolder._core import addmm
 from smolder._names import listing as _listing
+from smolder._typing import Params
 from smolder.optim.optimizer import Optimizer
-
-if TYPE_CHECKING:
-    from smolder._typing import Params
 
 __all__ = ["Muon"]
 __dir__ = _listing(__name__)

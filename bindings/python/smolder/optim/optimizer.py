@@ -13,12 +13,12 @@ from smolder import _core
 from smolder._creation import full
 from smolder._modes import enable_grad, no_grad
 from smolder._names import listing as _listing
+from smolder._typing import Params, T, Tensor
 from smolder._warn import warn
 from smolder.nn.parameter import zero_gradients
 from smolder.optim._state import NUMBERS, State, _taken, get, put
 
 if TYPE_CHECKING:
-    from smolder._typing import Params, T, Tensor
     from smolder.utils.hooks import RemovableHandle
 
 __all__ = [

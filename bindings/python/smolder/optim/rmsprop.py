@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from smolder import _core
 from smolder._names import listing as _listing
+from smolder._typing import Params
 from smolder.optim.optimizer import Optimizer, check_options, implementation
-
-if TYPE_CHECKING:
-    from smolder._typing import Params
 
 __all__ = ["RMSprop"]
 __dir__ = _listing(__name__)

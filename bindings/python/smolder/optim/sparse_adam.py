@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from smolder import _core
 from smolder._names import listing as _listing
+from smolder._typing import Params, Tensor
 from smolder.optim.optimizer import Optimizer
-
-if TYPE_CHECKING:
-    from smolder._typing import Params, Tensor
 
 __all__ = ["SparseAdam"]
 __dir__ = _listing(__name__)

@@ -11,6 +11,7 @@ from smolder import _core
 from smolder._creation import zeros
 from smolder._modes import no_grad
 from smolder._names import listing as _listing
+from smolder._typing import Device, Tensor
 from smolder._warn import warn
 from smolder.nn.module import Module
 from smolder.nn.normalization import _BatchNorm
@@ -18,7 +19,7 @@ from smolder.optim.lr_scheduler import LRScheduler
 from smolder.optim.lr_scheduler._base import _per_group
 
 if TYPE_CHECKING:
-    from smolder._typing import Device, Optimizer, Tensor
+    from smolder._typing import Optimizer
 
 __all__ = [
     "SWALR", "AveragedModel", "get_ema_avg_fn", "get_ema_multi_avg_fn", "get_swa_avg_fn", "get_swa_multi_avg_fn",

@@ -6,14 +6,12 @@ import bisect
 import collections
 import enum
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from smolder import _core, _limits
 from smolder._notebook import preformatted
+from smolder._typing import PathLike, Tensor
 from smolder.profiler._table import build_table, format_time
-
-if TYPE_CHECKING:
-    from smolder._typing import PathLike, Tensor
 
 
 class DeviceType(enum.Enum):

@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any, Self
 
 from smolder import _core
 from smolder._notebook import preformatted
+from smolder._typing import Device, PathLike, Tensor
 from smolder._warn import warn
 from smolder.profiler import _events, _trace
 from smolder.profiler._events import MemoryChange, ProfilerActivity, Span, supported_activities
 
 if TYPE_CHECKING:
-    from smolder._typing import Device, EventList, PathLike, Tensor
+    from smolder._typing import EventList
 
 
 class ProfilerAction(enum.Enum):

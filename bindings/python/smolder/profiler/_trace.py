@@ -8,12 +8,10 @@ import os
 import socket
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from smolder._typing import PathLike
 from smolder.profiler._events import DeviceType
-
-if TYPE_CHECKING:
-    from smolder._typing import PathLike
 
 # Rows of this process besides those of its threads.
 _RECORDING, _BESIDE = 1_000_000, 1_000_001

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from smolder import _core
 from smolder._creation import arange
 from smolder._device import on_device
 from smolder._layouts import strided
 from smolder._names import listing as _listing
-
-if TYPE_CHECKING:
-    from smolder._typing import Device, DType, Tensor
+from smolder._typing import Device, DType, Tensor
 
 __all__ = [
     "bartlett", "blackman", "cosine", "exponential", "gaussian", "general_cosine", "general_hamming", "hamming", "hann",

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from smolder import _core
 from smolder._names import listing as _listing
 from smolder._sparse import _make, _parts, _products, _reduce
 from smolder._sparse._products import addmm, sampled_addmm
 from smolder._sparse._reduce import log_softmax, softmax
+from smolder._typing import DType, Tensor
 from smolder.sparse._types import (
     BFloat16Tensor,
     ByteTensor,
@@ -21,9 +22,6 @@ from smolder.sparse._types import (
     LongTensor,
     ShortTensor,
 )
-
-if TYPE_CHECKING:
-    from smolder._typing import DType, Tensor
 
 __all__ = [
     "BFloat16Tensor",

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from smolder import _core
 from smolder._creation import empty
 from smolder._random_tensors import randint
 from smolder._types import finfo, iinfo
+from smolder._typing import Device, DType, Tensor
 from smolder._warn import warn
-
-if TYPE_CHECKING:
-    from smolder._typing import Device, DType, Tensor
 
 _FLOATS = (_core.float16, _core.bfloat16, _core.float32, _core.float64)
 

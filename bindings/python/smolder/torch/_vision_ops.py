@@ -4,16 +4,14 @@ Smolder's. Boxes are kept by suppression on the host, as how many there are is k
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy
 
 from smolder import _core, _ops
 from smolder._creation import from_numpy
+from smolder._typing import Tensor
 from smolder.library import Library
-
-if TYPE_CHECKING:
-    from smolder._typing import Tensor
 
 _ROI = "float spatial_scale, int pooled_height, int pooled_width"
 _SIZES = "int batch_size, int channels, int height, int width"

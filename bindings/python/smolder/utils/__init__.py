@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import weakref
-from typing import TYPE_CHECKING
 
 from smolder import _core
 from smolder._names import listing as _listing
+from smolder._typing import Tensor
 from smolder.utils import checkpoint, data, hooks
-
-if TYPE_CHECKING:
-    from smolder._typing import Tensor
 
 __all__ = ["checkpoint", "data", "hooks", "swap_tensors"]
 __dir__ = _listing(__name__)

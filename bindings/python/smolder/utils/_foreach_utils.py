@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from smolder import _core
 from smolder._names import listing as _listing
-
-if TYPE_CHECKING:
-    from smolder._typing import Device, DType, Tensor
+from smolder._typing import Device, DType, Tensor
 
 __all__: list[str] = []
 __dir__ = _listing(__name__)

@@ -13,6 +13,7 @@ from smolder import _core, autograd
 from smolder._autocast import State as Autocast
 from smolder._names import listing as _listing
 from smolder._random import fork_rng
+from smolder._typing import Tensor
 from smolder._warn import warn
 from smolder.autograd.graph import saved_tensors_hooks
 from smolder.utils._selective import (
@@ -22,7 +23,7 @@ from smolder.utils._selective import (
 )  # fmt: skip
 
 if TYPE_CHECKING:
-    from smolder._typing import Module, Tensor
+    from smolder._typing import Module
 
 __all__ = [
     "CheckpointError", "CheckpointFunction", "CheckpointPolicy", "SelectiveCheckpointContext",

@@ -14,13 +14,10 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
 
 from smolder import _core, library
 from smolder._names import listing as _listing
-
-if TYPE_CHECKING:
-    from smolder._typing import PathLike
+from smolder._typing import PathLike
 
 __all__ = ["CUDA_HOME", "get_default_build_root", "include_paths", "library_paths", "load", "load_inline"]
 __dir__ = _listing(__name__)

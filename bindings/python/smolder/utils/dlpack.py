@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from smolder import from_dlpack
 from smolder._names import listing as _listing
-
-if TYPE_CHECKING:
-    from smolder._typing import Tensor
+from smolder._typing import Tensor
 
 __all__ = ["DLDeviceType", "from_dlpack", "to_dlpack"]
 __dir__ = _listing(__name__)

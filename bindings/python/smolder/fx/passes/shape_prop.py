@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from smolder import _core
 from smolder._names import listing as _listing
+from smolder._typing import DType, Tensor
 from smolder.fx.interpreter import Interpreter
 from smolder.fx.node import map_aggregate
 
 if TYPE_CHECKING:
-    from smolder._typing import DType, Size, Tensor
+    from smolder._typing import Size
     from smolder.fx.graph_module import GraphModule
     from smolder.fx.node import Node
 

@@ -7,14 +7,12 @@ a layer's place for a parameter.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from smolder import _core
 from smolder._names import listing as _listing
+from smolder._typing import Tensor
 from smolder.nn.module import Module
-
-if TYPE_CHECKING:
-    from smolder._typing import Tensor
 
 __all__ = ["NamedMemberAccessor", "set_tensor", "swap_submodule", "swap_tensor"]
 __dir__ = _listing(__name__)

@@ -5,15 +5,12 @@ from __future__ import annotations
 import math
 import types
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from smolder import _core
 from smolder._modes import no_grad
 from smolder._names import listing as _listing
+from smolder._typing import Tensor
 from smolder._warn import warn
-
-if TYPE_CHECKING:
-    from smolder._typing import Tensor
 
 __all__ = [
     "clip_grad_norm", "clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_", "get_total_norm",

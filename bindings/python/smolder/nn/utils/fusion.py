@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from smolder import _core
 from smolder._names import listing as _listing
+from smolder._typing import Tensor
 from smolder.nn.parameter import Parameter
 
 if TYPE_CHECKING:
-    from smolder._typing import Module, Tensor
+    from smolder._typing import Module
 
 __all__ = ["fuse_conv_bn_eval", "fuse_conv_bn_weights", "fuse_linear_bn_eval", "fuse_linear_bn_weights"]
 __dir__ = _listing(__name__)

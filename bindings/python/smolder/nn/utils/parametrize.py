@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 from smolder import _core
 from smolder._modes import no_grad
 from smolder._names import listing as _listing
+from smolder._typing import Tensor
 from smolder.nn.container import ModuleDict, ModuleList
 from smolder.nn.parameter import Parameter
 
 if TYPE_CHECKING:
-    from smolder._typing import Module, Tensor
+    from smolder._typing import Module
 
 __all__ = [
     "ParametrizationList", "cached", "is_parametrized", "register_parametrization", "remove_parametrizations",

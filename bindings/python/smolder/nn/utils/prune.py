@@ -11,10 +11,11 @@ from smolder import _core, linalg
 from smolder._creation import ones_like, zeros_like
 from smolder._names import listing as _listing
 from smolder._random_tensors import rand, rand_like
+from smolder._typing import Tensor
 from smolder.nn.utils.clip import parameters_to_vector
 
 if TYPE_CHECKING:
-    from smolder._typing import Module, Tensor
+    from smolder._typing import Module
 
 __all__ = [
     "BasePruningMethod", "CustomFromMask", "Identity", "L1Unstructured", "LnStructured", "PruningContainer",

@@ -5,16 +5,14 @@ from __future__ import annotations
 import functools
 import types
 import weakref
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from smolder import _core
 from smolder._modes import no_grad
 from smolder._names import listing as _listing
+from smolder._typing import Tensor
 from smolder._warn import warn
 from smolder.optim.optimizer import Optimizer, unbound_step
-
-if TYPE_CHECKING:
-    from smolder._typing import Tensor
 
 __all__ = ["LRScheduler"]
 __dir__ = _listing(__name__)

@@ -5,14 +5,12 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from smolder._names import listing as _listing
+from smolder._typing import Tensor
 from smolder.optim.lr_scheduler._base import LRScheduler, _rates, _state_of
 from smolder.optim.optimizer import Optimizer
-
-if TYPE_CHECKING:
-    from smolder._typing import Tensor
 
 __all__ = [
     "ConstantLR", "ExponentialLR", "LambdaLR", "LinearLR", "MultiStepLR", "MultiplicativeLR", "PolynomialLR", "StepLR",

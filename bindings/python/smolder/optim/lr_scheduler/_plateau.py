@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from smolder._names import listing as _listing
+from smolder._typing import Tensor
 from smolder.optim.lr_scheduler._base import LRScheduler, _check_optimizer, _rates, _warn_epoch, set_rate
 from smolder.optim.optimizer import Optimizer
-
-if TYPE_CHECKING:
-    from smolder._typing import Tensor
 
 __all__ = ["ReduceLROnPlateau"]
 __dir__ = _listing(__name__)

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from smolder._names import listing as _listing
+from smolder._typing import Tensor
 from smolder.optim.lr_scheduler._base import LRScheduler, _check_optimizer, _per_group, _rates, _state_of, set_rate
 from smolder.optim.optimizer import Optimizer
-
-if TYPE_CHECKING:
-    from smolder._typing import Tensor
 
 __all__ = ["CosineAnnealingLR", "CosineAnnealingWarmRestarts", "CyclicLR", "OneCycleLR"]
 __dir__ = _listing(__name__)

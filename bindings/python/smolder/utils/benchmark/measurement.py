@@ -7,14 +7,12 @@ import dataclasses
 import math
 import textwrap
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from smolder._names import listing as _listing
-
-if TYPE_CHECKING:
-    from smolder._typing import Tensor
+from smolder._typing import Tensor
 
 __all__ = ["Measurement", "TaskSpec", "select_unit", "trim_sigfig", "unit_to_english"]
 __dir__ = _listing(__name__)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic
 
 from smolder import cuda
 from smolder._names import listing as _listing
+from smolder._typing import Generator
 from smolder._warn import warn
 from smolder.utils.data import worker
 from smolder.utils.data.collate import default_collate, default_convert
@@ -21,7 +22,7 @@ from smolder.utils.data.pin_memory import pin_memory
 from smolder.utils.data.sampler import BatchSampler, RandomSampler, Sampler, SequentialSampler, draw_seed
 
 if TYPE_CHECKING:
-    from smolder._typing import Dataset, Generator
+    from smolder._typing import Dataset
 
 __all__ = ["DataLoader"]
 __dir__ = _listing(__name__)

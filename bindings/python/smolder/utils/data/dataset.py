@@ -6,16 +6,14 @@ import bisect
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from smolder import _core
 from smolder._core import Tensor
 from smolder._creation import tensor
 from smolder._names import listing as _listing
+from smolder._typing import Generator
 from smolder._warn import warn
-
-if TYPE_CHECKING:
-    from smolder._typing import Generator
 
 __all__ = [
     "ChainDataset", "ConcatDataset", "Dataset", "IterableDataset", "StackDataset", "Subset", "TensorDataset",

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import collections.abc
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from smolder._names import listing as _listing
 from smolder._tensor import Tensor
+from smolder._typing import Device
 from smolder.utils.data.collate import rebuilt
-
-if TYPE_CHECKING:
-    from smolder._typing import Device
 
 __all__ = ["pin_memory"]
 __dir__ = _listing(__name__)

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence, Sized
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from smolder import _core
 from smolder._creation import as_tensor
 from smolder._names import listing as _listing
-
-if TYPE_CHECKING:
-    from smolder._typing import Generator, Tensor
+from smolder._typing import Generator, Tensor
 
 __all__ = [
     "BatchSampler", "RandomSampler", "Sampler", "SequentialSampler", "SubsetRandomSampler", "WeightedRandomSampler",

@@ -7,18 +7,16 @@ import socket
 import time
 from collections.abc import Callable
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 from tensorboard.compat.proto.event_pb2 import Event, SessionLog
 from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
 from smolder._names import listing as _listing
+from smolder._typing import Tensor
 from smolder.cuda._refused import refused
 from smolder.utils.tensorboard import summary
 from smolder.utils.tensorboard.embedding import write_embedding
-
-if TYPE_CHECKING:
-    from smolder._typing import Tensor
 
 __all__ = ["FileWriter", "SummaryWriter"]
 __dir__ = _listing(__name__)

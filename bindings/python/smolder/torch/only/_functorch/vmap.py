@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from smolder import _core
 from smolder._names import listing as _listing
+from smolder._typing import Tensor
 from smolder.func._vmap import _name as _get_name  # noqa: F401 - libraries import it
 from smolder.func._vmap import _outside, vmap
 from smolder.utils._pytree import broadcast_to_and_flatten as _broadcast_to_and_flatten  # noqa: F401
 from smolder.utils._pytree import tree_flatten, tree_unflatten
-
-if TYPE_CHECKING:
-    from smolder._typing import Tensor
 
 __all__ = ["Tensor", "tree_flatten", "tree_unflatten", "vmap"]
 __dir__ = _listing(__name__)

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from smolder._names import listing as _listing
+from smolder._typing import Tensor
 from smolder.distributions.transforms import SigmoidTransform
-
-if TYPE_CHECKING:
-    from smolder._typing import Tensor
 
 __all__: list[str] = []
 __dir__ = _listing(__name__)

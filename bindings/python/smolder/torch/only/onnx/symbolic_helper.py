@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from smolder._names import listing as _listing
-
-if TYPE_CHECKING:
-    from smolder._typing import F
+from smolder._typing import F
 
 __all__ = ["parse_args", "quantized_args"]
 __dir__ = _listing(__name__)
