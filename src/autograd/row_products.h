@@ -21,7 +21,7 @@ struct RowProduct {
   bool is_small() const;
 };
 
-/// What the formula of a matrix's gradient gives: a product, or, where it is none, the gradient.
+/// Result of the formula of a matrix's gradient: a product, or, where it is none, the gradient.
 struct MatrixGradient {
   Tensor value;
   RowProduct product;

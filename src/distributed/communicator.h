@@ -1,4 +1,4 @@
-// What a library of collectives offers a group: bytes between ranks.
+// Interface of a library of collectives to a group: bytes between ranks.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 
 namespace smolder::distributed {
 
-/// What all ranks must agree on before they exchange anything: ranks whose words differ never meet.
+/// The words that all ranks must agree on before they exchange anything: ranks whose words differ never meet.
 struct Word {
   uint32_t tag = 0;
   Milliseconds timeout{0};
@@ -59,7 +59,7 @@ class Communicator {
 /// The communicator of a group of one.
 std::unique_ptr<Communicator> lone_communicator();
 
-/// What a plugin exports: connects a rank with the others of its group, which it meets in the store.
+/// The function that a plugin exports: it connects a rank with the others of its group, which it meets in the store.
 using Connect = Communicator*(int rank, int size, Store& store, const char* address, int64_t timeout_ms);
 
 }  // namespace smolder::distributed

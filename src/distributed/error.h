@@ -1,4 +1,4 @@
-// What goes wrong between processes. In Python these are torch.distributed's classes.
+// Errors between processes. In Python these are torch.distributed's classes.
 #pragma once
 
 #include "smolder/core/error.h"

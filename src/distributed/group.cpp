@@ -295,7 +295,7 @@ void Group::wait(Job& job) {
   }
 }
 
-/// What is wrong, where a job takes long: another rank ended, failed, or waits for something else. Nothing, where the
+/// Says why a job takes long: another rank ended, failed, or waits for something else. Nothing, where the
 /// others may just be late.
 /// `waits_here`: the thread that runs steps waits for it, and begins nothing meanwhile.
 std::optional<std::string> Group::stuck(const Job& waited, bool waits_here) {

@@ -109,7 +109,7 @@ class Group {
 
   void close(const std::string& why);
   std::string without_store(const std::exception& lost) const;
-  /// What is being waited for, as the others see it.
+  /// The job that this rank waits for, as the others see it.
   static std::string posted(const Job& job);
   /// The same with the user's line.
   static std::string told(const Job& job);

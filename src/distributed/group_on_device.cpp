@@ -1,4 +1,4 @@
-// What a group does on a CUDA device.
+// Collectives of a group on a CUDA device.
 #include <chrono>
 #include <optional>
 

@@ -33,7 +33,7 @@ class Worker {
   std::thread thread_;
 };
 
-/// What a collective is, beside its name. `root` -1: each rank waits for all. Else `root_waits` says whether the root
+/// A collective, beside its name. `root` -1: each rank waits for all. Else `root_waits` says whether the root
 /// waits for all, and the others for nobody; or the others for the root, which waits for nobody.
 struct About {
   int root = -1;

@@ -9,7 +9,7 @@
 namespace smolder::distributed {
 namespace {
 
-/// What a profile says of a collective: it runs beside the steps of the plan, on a stream of its group's.
+/// The entry of a collective in a profile: it runs beside the steps of the plan, on a stream of its group's.
 std::vector<Span> span_of(const QueuedJob& job) {
   Span span{.kind = SpanKind::kKernel, .name = "nccl: " + job.what, .source = job.source};
   span.bytes = static_cast<int64_t>(job.about.bytes);

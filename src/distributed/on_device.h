@@ -1,4 +1,4 @@
-// What a group has on a CUDA device: connections by NCCL, and streams of their own, so that what is computed goes on
+// State of a group on a CUDA device: connections by NCCL, and streams of their own, so that computation goes on
 // meanwhile. A thread of the group watches what is under way: the host waits for none of it.
 #pragma once
 
@@ -18,7 +18,7 @@
 
 namespace smolder::distributed {
 
-/// What has NCCL queue a collective.
+/// A function that has NCCL queue a collective.
 using Launch = std::function<void(nccl::Communicator&, smolder::cuda::DriverStream)>;
 
 /// Ranks that are connected, and the stream of what they do.
@@ -53,7 +53,7 @@ class OnDevice {
   nccl::Communicator& connect(DeviceChannel& channel, const std::string& name, int rank, int size);
   /// Queues work and its end on the channel's stream, which waits for what the work needs.
   void launch(DeviceChannel& channel, QueuedJob& job, const Launch& launch);
-  /// What NCCL found out by itself.
+  /// The error that NCCL found by itself.
   std::optional<std::string> fault(DeviceChannel& channel);
   void abort();
 

@@ -27,7 +27,7 @@ namespace {
 using eager::KernelCall;
 using eager::TensorView;
 
-/// What a collective does with its bytes.
+/// The work of a collective on its bytes.
 struct Bytes {
   const void* from = nullptr;
   void* to = nullptr;
@@ -316,7 +316,7 @@ void shape_of_finish(const ir::Call& call, ir::Meta* out) {
 }
 void shape_of_number(const ir::Call& /*call*/, ir::Meta* out) { out[0] = {{}, DType::kInt64, false}; }
 
-/// What is read and written by each collective on a device, so that plans keep their order, and who sent last.
+/// A value that each collective on a device reads and writes, so that plans keep their order, and who sent last.
 struct Order {
   Tensor token, sender;
 

@@ -10,7 +10,7 @@
 
 namespace smolder::distributed {
 
-/// What a call is made of beside its tensor. `detail` is, by name:
+/// Arguments of a call beside its tensor. `detail` is, by name:
 ///   all_reduce                        the reduction
 ///   reduce_scatter                    the reduction, then the pieces
 ///   reduce                            the reduction, the root

@@ -11,7 +11,7 @@ namespace smolder::distributed {
 void stand_in_for_peers();
 bool stands_in(int64_t group);
 
-/// What a collective does then: its result is made of its operand. Both are row-major.
+/// Stands in for a collective: its result is made of its operand. Both are row-major.
 void stand_in(const eager::TensorView& from, const eager::TensorView& to);
 /// The same of a device, in the order of its queue.
 void stand_in_on_device(int device, const eager::TensorView& from, const eager::TensorView& to);

@@ -33,7 +33,7 @@ void note_collective_ran(RanCollective ran);
 void note_queued_collective(int device, RanCollective ran, std::shared_ptr<QueuedJob> job,
                             std::unique_ptr<smolder::cuda::Event> waited,
                             std::unique_ptr<smolder::cuda::Event> went_on);
-/// What was kept, which is forgotten, in the order in which it was waited for. Waits for devices.
+/// Returns the entries kept and forgets them, in the order in which they were waited for. Waits for devices.
 std::vector<RanCollective> take_collectives();
 
 }  // namespace smolder::distributed

@@ -30,7 +30,7 @@ struct Own {
   }
 };
 
-/// What a process says of itself in the store.
+/// The entry of a process in the store.
 struct Said {
   Waiting waiting;
   Progress begun;
@@ -153,8 +153,9 @@ uint64_t note_receive(int64_t group, int from, uint64_t slot) {
   return ++own.receives[{from, group, slot}];
 }
 
-// What a process says stays true while it waits, as it begins nothing meanwhile. So nobody of a circle has moved since
-// it was looked at: the last one waits for this process, which does not move, the one before for the last, and so on.
+// The entry of a process stays true while it waits, as it begins nothing meanwhile. So nobody of a circle has moved
+// since it was looked at: the last one waits for this process, which does not move, the one before for the last, and so
+// on.
 std::optional<std::string> waits_in_circle(Store& store, int rank, const Waiting& waiting) {
   Said own{waiting, {}};
   {

@@ -10,7 +10,7 @@
 
 namespace smolder::distributed {
 
-/// What a process waits for.
+/// The job that a process waits for.
 struct Waiting {
   int64_t group = 0;        ///< its number
   uint64_t number = 0;      ///< of the collective; 0: a receive, or that the group is made
@@ -20,7 +20,7 @@ struct Waiting {
   std::string what;  ///< for messages
 };
 
-/// What this process has begun, as the others are told while it waits.
+/// The jobs that this process has begun, as it tells the others while it waits.
 void note_group(int64_t group);
 void note_collective(int64_t group, uint64_t number);
 void note_send(int64_t group, int to, uint64_t slot);

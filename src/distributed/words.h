@@ -1,4 +1,4 @@
-// What a recorded collective is made of, as its op's attributes say.
+// The parts of a recorded collective, as its op's attributes hold them.
 #pragma once
 
 #include <span>
@@ -31,7 +31,7 @@ std::vector<Piece> pieces_of(std::string_view name, const Words& w, size_t count
 
 /// "float32[2, 3]"
 std::string text_of(DType dtype, const Dims& shape);
-/// What the ranks must agree on: "all_reduce(SUM) of float32[2, 3]".
+/// The text that the ranks must agree on: "all_reduce(SUM) of float32[2, 3]".
 std::string title_of(std::string_view name, const Words& w, DType dtype, const Dims& from, const Group& group);
 /// Adds to the counters.
 void count_collective(size_t bytes);

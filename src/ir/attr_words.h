@@ -47,7 +47,7 @@ void for_each_attr(const OpInfo& op, std::span<const int64_t> words, F&& f) {
 /// How far the symbol of a position is above it: symbols of 0 and 1 would be constants.
 inline constexpr int64_t kAbovePosition = 2;
 
-/// What a plan makes of an attribute word: all but fixed ones are symbols.
+/// An attribute word in a plan: all but fixed ones are symbols.
 enum WordRole : uint8_t { kFixedWord, kSizeWord, kPositionWord };
 
 /// Calls `f(size_t word_index, WordRole)` for each word.

@@ -1,4 +1,4 @@
-// What decompositions ask about how their operands were made.
+// Questions of decompositions about how their operands were made.
 #pragma once
 
 #include <vector>

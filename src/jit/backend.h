@@ -1,4 +1,4 @@
-// What a code generator offers the compiler: loop IR in, callable kernels out.
+// Interface of a code generator to the compiler: loop IR in, callable kernels out.
 #pragma once
 
 #include <cstdint>
@@ -64,7 +64,7 @@ class Backend {
   virtual std::vector<ObjectCode> compile(std::span<const Kernel* const> kernels) = 0;
   /// Links an object and finds its kernel; ~0.1 ms. Throws ValueError when the bytes are not loadable.
   virtual CompiledKernel load(const std::string& object) = 0;
-  /// What runs a kernel on a device as it would, bit for bit, without a compiler; null where there is none.
+  /// An interpreter that runs a kernel on a device with the same bits, without a compiler; null where there is none.
   virtual std::shared_ptr<const DeviceKernel> stand_in(const Kernel& /*kernel*/) { return nullptr; }
   /// How many times longer that takes for a call of such sizes than for one of as much work for all of the device.
   virtual double slowness(const Kernel& /*kernel*/, std::span<const int64_t> /*ints*/, int64_t /*positions*/,

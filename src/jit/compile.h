@@ -15,7 +15,7 @@ Program run_stages(const ir::Graph& graph, const CompileOptions& options);
 
 /// Stages in order.
 std::vector<std::string_view> stage_names();
-/// What a stage leaves: the graph of primitives, groups, kernels as loop IR and calls, or the order of steps, as text.
+/// Output of a stage: the graph of primitives, groups, kernels as loop IR and calls, or the order of steps, as text.
 std::string text_after(const ir::Graph& graph, const CompileOptions& options, std::string_view stage);
 
 /// Test hook: called with what each stage leaves, which it may spoil. Empty takes it back.

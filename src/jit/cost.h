@@ -1,4 +1,4 @@
-// What things cost, roughly, in nanoseconds on one core: enough to order fusions and to size work.
+// Rough costs, in nanoseconds on one core: enough to order fusions and to size work.
 #pragma once
 
 #include "smolder/core/device.h"
@@ -19,7 +19,7 @@ inline constexpr double kCostly = 0.12;
 /// beside whose memory arithmetic is four times as dear as on a GPU.
 double worth_on(DeviceType device);
 
-/// What a kernel that disappears saves beside its bytes, in nanoseconds of a core. On a GPU a launch takes one
+/// Time saved by a kernel that disappears, beside its bytes, in nanoseconds of a core. On a GPU a launch takes one
 /// microsecond, in which it moves some 5 MB; it saves no memory, so that is all it is worth.
 double launch_cost(DeviceType device);
 

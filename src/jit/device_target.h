@@ -1,4 +1,4 @@
-// What compiling for a kind of device, and running there, does otherwise than for the host: the compiler's one way to
+// Differences between a kind of device and the host, in compiling and in running: the compiler's one way to
 // the folder of a device.
 #pragma once
 

@@ -13,15 +13,15 @@
 
 namespace smolder::jit {
 
-/// What runs a device's kernel while its code is not there (SMOLDER_CUDA_INTERPRETER).
+/// When the interpreter runs a device's kernel, whose code is not there yet (SMOLDER_CUDA_INTERPRETER).
 enum class StandIns : uint8_t {
   kNone,    ///< nothing: steps wait for the compiler
   kBehind,  ///< the interpreter, until the code is there
   kOnly,    ///< the interpreter, always: nothing is compiled. For tests
   kRandom,  ///< either, drawn for each launch. For tests
 };
-/// What SMOLDER_CUDA_INTERPRETER says, else kBehind; kNone on a thread that waits for kernels. Throws ValueError where
-/// it says nothing known.
+/// The setting of SMOLDER_CUDA_INTERPRETER, else kBehind; kNone on a thread that waits for kernels. Throws ValueError
+/// where it says nothing known.
 StandIns stand_ins();
 /// While one lives that awaits, what its thread compiles waits for the compiler.
 class AwaitedKernels {

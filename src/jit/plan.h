@@ -25,7 +25,7 @@ struct CompileOptions {
   bool simplify = true;      ///< off: no rewrite rules, CSE
 };
 
-/// What happens to one requested output.
+/// The way to one requested output.
 struct OutputInfo {
   DType dtype;
   ir::SymDims shape;

@@ -1,4 +1,4 @@
-// What the compiler's stages hand on to each other: the graph of primitives, then groups of it, then
+// Data that the compiler's stages hand on to each other: the graph of primitives, then groups of it, then
 // kernels and library calls over buffers, then the order they run in.
 #pragma once
 

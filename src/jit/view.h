@@ -18,7 +18,7 @@ struct StridedView {
 
 /// A contiguous value as a view of itself.
 StridedView identity_view(ir::SymTable& sym, const ir::Graph& g, ir::ValueId v);
-/// What `node` makes of a view of its input; empty when it moves elements in a way strides can't say.
+/// The view that `node` makes of a view of its input; empty when it moves elements in a way strides can't say.
 std::optional<StridedView> apply_movement(ir::SymTable& sym, const ir::Graph& g, const ir::Node& node,
                                           const StridedView& x);
 /// `v` as a walk through the memory that it is moved from; empty when strides can't say it. `memory` says how a value

@@ -99,7 +99,7 @@ _MOVING = [
     "t_",
     "resize_",
 ]
-# What a tensor says of itself.
+# Attributes of a tensor.
 _ASKED = [
     "is_floating_point",
     "is_complex",
@@ -485,7 +485,7 @@ class Bits(Tensor):
 
 
 def view_bits(x: Any, dtype: DType) -> Any:
-    """What view(dtype) is, of or to such a dtype: the same bits."""
+    """view(dtype) of or to such a dtype: the same bits."""
     held = is_held(dtype)
     bits = _raw(x).view(_CARRIERS[name_of(dtype)] if held else dtype)
     return of_bits(bits, dtype) if held else bits

@@ -131,7 +131,7 @@ _EMPTY = {"zeros", "empty", "zeros_like", "empty_like", "new_zeros", "new_empty"
 
 
 def _of_layout(make, layout, args, options):
-    """What a function that makes tensors of zeros makes in a layout that keeps none of them."""
+    """The result of a function that makes tensors of zeros, in a layout that stores no zeros."""
     from smolder._layouts import layout as kind
     from smolder._sparse import _make
 

@@ -1,4 +1,4 @@
-"""What an explained call's collectives took, what they waited for, and what was computed beside them."""
+"""The collectives of an explained call: how long they took and waited, and which work ran beside them."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from smolder._typing import T
 
 __all__ = ["frexp", "gcd", "lcm", "nextafter"]
 
-# What holds the bits of a number.
+# The integer dtype that holds the bits of a number.
 _BITS = {
     _core.float16: _core.int16,
     _core.bfloat16: _core.int16,

@@ -45,7 +45,7 @@ def taken(name: str, t: Tensor, wanted: Any) -> Tensor:
 
 
 def converted(name: str, t: Tensor, wanted: Any, like: Tensor) -> Tensor:
-    """What `to` gives of `like`: `t`, which may be `like`, in the format asked for."""
+    """Returns `t`, the result of `to` on `like`, in the format asked for; `t` may be `like` itself."""
     if wanted in _RANKS:
         return t if _has_strides_of(t, wanted) else copied(t, wanted)
     if t is not like:

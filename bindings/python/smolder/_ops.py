@@ -19,7 +19,7 @@ __all__ = ["ops"]
 
 
 class Tag(enum.IntEnum):
-    """What torch notes about ops for its compiler. Ops that programs define keep theirs; nothing here asks for them."""
+    """Notes of torch's about ops, for its compiler. Ops that programs define keep theirs; nothing here asks for them."""
 
     core = 0
     cudagraph_unsafe = 1

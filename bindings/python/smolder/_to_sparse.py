@@ -1,5 +1,5 @@
-"""What strided tensors have to do with sparse ones, and the functions that make these. What does it is imported when one is
-first called: smolder._sparse."""
+"""Methods of strided tensors that concern sparse ones, and functions that make these. The first call of one imports
+smolder._sparse, which does the work."""
 
 from __future__ import annotations
 

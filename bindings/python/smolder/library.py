@@ -160,7 +160,7 @@ class _Builtin:
 
 
 def _with_autograd(known, key, fn):
-    """What calls are, by type of devices; a key of one type is stronger than that of all."""
+    """Implementations by type of device; one for a type goes before one for all."""
     made = dict.fromkeys(_AUTOGRAD_KEYS[key], fn)
     return {**made, **known} if key == "Autograd" else {**known, **made}
 

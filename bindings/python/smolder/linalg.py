@@ -116,7 +116,7 @@ class linalg_eigh(NamedTuple):
 
 @shown
 class linalg_eig(NamedTuple):
-    """What eig() returns."""
+    """Result of eig()."""
 
     eigenvalues: _core.Tensor
     eigenvectors: _core.Tensor

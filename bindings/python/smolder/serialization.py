@@ -38,7 +38,7 @@ __all__ = [
 ]  # fmt: skip
 __dir__ = _listing(__name__)
 
-# What load's map_location may be, as programs annotate it.
+# Type of load's map_location, as programs annotate it.
 MAP_LOCATION: Any = collections.abc.Callable[[Any, str], Any] | device | str | dict[str, str] | None
 
 _ALIGNMENT = 64  # of storages in the file, as in torch's

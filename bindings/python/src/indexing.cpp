@@ -83,8 +83,8 @@ bool covers(const Tensor& mask, const Tensor& t, int axis) {
   return true;
 }
 
-/// What an index selects: the elements of a view that tensors of positions name for its dimensions from `axis` on, or
-/// the view.
+/// The selection of an index: the elements of a view that tensors of positions name for its dimensions from `axis` on,
+/// or the view.
 struct Selection {
   Tensor view;
   int axis = 0;

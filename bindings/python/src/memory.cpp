@@ -319,7 +319,7 @@ bool is_nobodys(PyObject* array, Py_ssize_t references) {
   for (;;) {
     nb::object base = last.attr("base");
     if (base.is_none()) return nb::cast<bool>(last.attr("flags").attr("owndata"));
-    // What it is a view of: referred to by the view, and from here.
+    // The base of the view: the view refers to it, and so do we.
     if (!base.type().is(type) || Py_REFCNT(base.ptr()) != 2 || has_weak_references(base.ptr())) return false;
     last = std::move(base);
   }

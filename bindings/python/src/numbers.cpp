@@ -128,7 +128,7 @@ void bind_numbers(nb::module_& m) {
 
 namespace {
 
-/// What elements are computed as: in the dtype of the result, or as floats where that is a half.
+/// The dtype in which elements are computed: that of the result, or as floats where that is a half.
 struct Work {
   DType result, type;
 

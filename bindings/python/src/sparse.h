@@ -11,7 +11,7 @@ bool is_sparse_type(PyTypeObject* type);
 bool is_sparse(PyObject* tensor);
 /// The object that a tensor is in Python: of a sparse one's values, the sparse tensor.
 nb::object object_for(const Tensor& t);
-/// What `dense += sparse` and its like are, which Python says: smolder._sparse.in_place(name, self, other).
+/// Runs `dense += sparse` and its like in Python: smolder._sparse.in_place(name, self, other).
 PyObject* sparse_in_place(const char* name, PyObject* self, PyObject* other);
 void bind_sparse(nb::module_& m);
 

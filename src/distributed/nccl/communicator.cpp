@@ -21,7 +21,7 @@ constexpr milliseconds kLook{2};          // between two questions whether to gi
 constexpr milliseconds kParting{5'000};   // how long the others may take to say that they have all
 constexpr milliseconds kPatience{1'000};  // how long a call may go on before NCCL is told that it is over
 
-/// What a thread of its own does, so that whoever waits for it can stop to.
+/// Work in a thread of its own, so that whoever waits for it can stop waiting.
 class Beside {
  public:
   Beside(int device, std::function<Status()> work) {

@@ -40,13 +40,13 @@ class Communicator {
   void broadcast(const void* from, void* to, size_t bytes, int root, DriverStream stream);
   void all_gather(const void* from, void* to, size_t bytes, DriverStream stream);
   void reduce_scatter(const void* from, void* to, size_t count, Reduction r, DriverStream stream);
-  /// What is sent and received between `begin` and `end` is one exchange.
+  /// Sends and receives between `begin` and `end` are one exchange.
   void begin();
   void send(const void* from, size_t bytes, int to, DriverStream stream);
   void receive(void* to, size_t bytes, int from, DriverStream stream);
   void end();
 
-  /// What NCCL found out by itself: that a peer is lost. Nothing while a call goes on.
+  /// The error that NCCL found by itself: a lost peer. Nothing while a call goes on.
   std::optional<std::string> fault();
   /// Ends all that goes on, also on the device; calls that wait throw.
   void abort() noexcept;

@@ -37,9 +37,9 @@ class CacheFile {
   std::optional<Store> store_;
 };
 
-/// What stats() of a cache says.
+/// Result of a cache's stats().
 CacheStats stats_of(Store& store, const std::string& path, int64_t max_bytes);
-/// What verify() says before anything is repaired; `broken` receives the ids of broken rows. Throws SqliteError.
+/// Result of verify() before any repair; `broken` receives the ids of broken rows. Throws SqliteError.
 VerifyReport check_rows(Store& store, std::vector<int64_t>& broken);
 
 }  // namespace smolder::jit

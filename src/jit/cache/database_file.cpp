@@ -100,7 +100,7 @@ class Folder {
       unavailable("'" + path_ + "' became another directory while it was opened");
   }
 
-  /// What rows are signed by; nothing where there is none, or none whole.
+  /// The key that signs rows; empty where there is none, or none whole.
   std::optional<SecretKey> read_key() const {
     const int file = ::openat(at_, "key", O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (file < 0 && errno == ENOENT) return std::nullopt;

@@ -38,7 +38,7 @@ class DatabaseFile {
   /// process may have done so already. True when this call did it. Throws SqliteError.
   bool set_aside(const FileIdentity& seen, const std::string& why);
 
-  /// What rows of the database at `path` are signed by; zeros where we have no key to it.
+  /// The key that signs rows of the database at `path`; zeros where we have no key to it.
   static SecretKey key_beside(const std::string& path);
 
   /// Makes an empty database at `path`, which must not exist: whole at once, by a rename.

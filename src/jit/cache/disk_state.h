@@ -1,4 +1,4 @@
-// What DiskCache holds: two connections, the writer's queue, and what to do when SQLite fails.
+// State of DiskCache: two connections, the writer's queue, and the handling of SQLite's failures.
 #pragma once
 
 #include <atomic>
@@ -49,7 +49,7 @@ class DiskCache::State : public ForkGuard {
   /// The background thread's work.
   void apply(WriteBatch batch);
 
-  /// What one transaction evicted.
+  /// Rows that one transaction evicted.
   struct Room {
     int64_t evicted = 0;
     bool exhausted = false;  // nothing is left to evict: do not look again

@@ -97,7 +97,7 @@ class RowCopier {
   size_t bytes_ = 0;
 };
 
-/// What rows of a file come to, in any order.
+/// A checksum of a file's rows, in any order.
 class Signatures {
  public:
   void add(const CacheRecord& record, const SecretKey& key) {
@@ -195,7 +195,7 @@ int64_t DiskCache::export_to(const std::string& path) {
                 "': it exists");
   const std::string part = path + ".part";
   unlink(part.c_str());
-  // What fails on the new file must not be taken for a fault of the cache.
+  // A failure on the new file must not count as a fault of the cache.
   const auto on_new_file = [&](auto work) {
     try {
       return work();

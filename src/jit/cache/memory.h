@@ -17,7 +17,7 @@ namespace smolder::jit {
 /// Thread-safe. Holds objects of any type: what a key names has the type that its kind implies.
 class MemoryCache {
  public:
-  /// What eviction reports. It holds the object, so that its destructor runs outside our lock.
+  /// Report of an eviction. It holds the object, so that its destructor runs outside our lock.
   struct Evicted {
     std::string kind;
     Hash128 key;

@@ -1,4 +1,4 @@
-// What the kernel cache stores: one record a kernel or tuning result, and the key it is found by.
+// Records of the kernel cache: one a kernel or tuning result, and the key it is found by.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace smolder::jit {
 
-/// What a lookup asks for. The views must outlive the call.
+/// Arguments of a lookup. The views must outlive the call.
 struct CacheKey {
   std::string_view kind;       ///< "kernel", "native" or "product"; any short name is accepted
   Hash128 key;                 ///< digest of `structure`; two structures may share one (a collision)

@@ -15,7 +15,7 @@ struct sqlite3_stmt;
 
 namespace smolder::jit {
 
-/// What a failed call means for the caller.
+/// The meaning of a failed call for the caller.
 enum class SqliteFault {
   kDamaged,      ///< the file is not the database it should be: set it aside
   kBusy,         ///< another process holds the lock for longer than the busy timeout: try later

@@ -189,7 +189,7 @@ void Store::check_schema(Connection& connection) {
     throw SqliteError(SqliteFault::kDamaged, "it is not a Smolder cache of version " + std::to_string(kVersion) +
                                                  " (application id " + std::to_string(application) + ", version " +
                                                  std::to_string(version) + ")");
-  // What a file calls a table may be a program: a view that never ends, a column computed to any size.
+  // A table of a file may be a program: a view that never ends, a column computed to any size.
   const int64_t programs = connection.get_int(
       "SELECT (SELECT count(*) FROM sqlite_schema WHERE type NOT IN ('table', 'index') OR coalesce(rootpage, 0) = 0) +"
       " (SELECT count(*) FROM sqlite_schema t JOIN pragma_table_xinfo(t.name) c WHERE t.type = 'table' AND c.hidden)");

@@ -30,7 +30,7 @@ struct CacheRow {
   bool broken = false;  ///< a checksum does not hold; known after Detail::kFull only
 };
 
-/// What a visit of rows reads.
+/// Columns that a visit of rows reads.
 enum class Detail {
   kKeys,  ///< no payload, no source, nothing checked: cheap also over gigabytes
   kFull,  ///< everything, with its checksums checked
@@ -61,7 +61,7 @@ class Store {
   };
   FindResult find(const CacheKey& key);
 
-  /// What a use now is later than all uses so far by: the wall clock, which may have been set back since.
+  /// The time of a use now, later than those of all uses so far: the wall clock may have been set back since.
   int64_t moment_of_use(int64_t wall_ms);
   /// Inserts or replaces the row of the record's key; leases it when a process is registered.
   void put(const CacheRecord& record);

@@ -9,7 +9,7 @@
 
 namespace smolder::jit::cuda {
 
-/// What the text of a program depends on.
+/// Parameters of a program's text.
 struct AttentionText {
   DType dtype = DType::kBFloat16;
   int head = 64;           ///< what rows are padded to in shared memory: `padded`
@@ -29,7 +29,7 @@ struct AttentionText {
 
   friend auto operator<=>(const AttentionText&, const AttentionText&) = default;
 
-  /// What rows of `width` elements are padded to.
+  /// The padded length of rows of `width` elements.
   int padded(int64_t width) const {
     const int64_t unit = warpgroups ? 64 : 32;
     return static_cast<int>((width + unit - 1) / unit * unit);

@@ -138,7 +138,7 @@ class Encoder {
 
   ByteCode run() && {
     const Stmt& root = k_.root;
-    // What a position is: its variables' slots, and the words of their extents.
+    // A position: its variables' slots, and the words of their extents.
     put(static_cast<int32_t>(out_.is_flat ? 0 : root.vars.size()));
     for (size_t i = 0; !out_.is_flat && i < root.vars.size(); ++i)
       put(var(root.vars[i])), put_word(word(root.extents[i]));
@@ -409,7 +409,7 @@ namespace {
 using ir::scalar::LaneType;
 namespace scalar = ir::scalar;
 
-/// What arithmetic is done in: that of a half is float32's.
+/// The dtype of arithmetic: float32 for a half.
 constexpr DType kKinds[] = {DType::kBool,  DType::kUInt8, DType::kInt8,    DType::kInt16,
                             DType::kInt32, DType::kInt64, DType::kFloat32, DType::kFloat64};
 constexpr int kNumKinds = std::size(kKinds), kFirstPrimitive = Function::kFirstCast + kNumKinds * kNumKinds;

@@ -12,7 +12,7 @@
 
 namespace smolder::jit::cuda {
 
-/// What the interpreter does next. Operands follow; see device/interpreter.cuh, which has the same names.
+/// Instructions of the interpreter. Operands follow; see device/interpreter.cuh, which has the same names.
 enum class Code : int32_t {
   kEnd,
   kApply,       ///< result, function, x, y, z
@@ -77,7 +77,7 @@ struct Function {
   static int round(DType half);
   static constexpr int kMove = 0, kRoundF16 = 1, kRoundBF16 = 2, kRandomBits = 3, kFirstCast = 4;
 };
-/// What the interpreter is compiled from, behind the prelude.
+/// Source text of the interpreter, behind the prelude.
 std::string interpreter_text();
 inline constexpr size_t kInterpreterWords = 448;  ///< that an argument of a launch has room for
 

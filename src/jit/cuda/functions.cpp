@@ -39,8 +39,8 @@ const char* arithmetic_name(DType t) {
   }
 }
 
-/// What the device has instructions for, about as near as the formulas of ir/scalar (docs/math.md), but with bits of
-/// its own. HOST_MATH asks for the host's.
+/// Functions that the device has instructions for, about as near as the formulas of ir/scalar (docs/math.md), but with
+/// bits of its own. HOST_MATH asks for the host's.
 bool is_approximate(ir::Op op) {
   return op == ir::Op::kExp || op == ir::Op::kTanh || op == ir::Op::kSigmoid || op == ir::Op::kErf;
 }

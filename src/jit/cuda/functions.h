@@ -27,7 +27,7 @@ class Functions {
   /// The extremum of a float32 and all elements of a pack of halves, which are compared two by two.
   std::string extremum_of_pack(ir::Op op, DType half);
   std::string div_lanes();
-  /// What divides positions next to each other by one size.
+  /// Divides positions next to each other by one size.
   std::string divider();
   std::string random_lanes();
   /// Tells of an index out of range (device/report.cuh); and of the first of some lanes that is.

@@ -75,7 +75,7 @@ class Finder {
     return true;
   }
 
-  /// What a reshape or a pad makes of `v`, if nothing else reads it.
+  /// The result of the reshape or pad that alone reads `v`.
   ValueId follow(ValueId v, Joined& found) const {
     if (uses_[v] != 1) return ir::kNone;
     const ir::Node& user = g_.nodes[user_[v]];

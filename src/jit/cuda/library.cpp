@@ -113,7 +113,7 @@ class DeviceProduct final : public BoundLibrary {
     return steps_.describe() + (parts_.size() > 1 ? " by cuBLASLt in parts" : " by cuBLASLt");
   }
 
-  /// What cuBLASLt is asked for: its relu takes nan for 0.
+  /// The epilogue that cuBLASLt runs: its relu takes nan for 0.
   static eager::MatmulDesc without_relu(eager::MatmulDesc d) {
     if (d.epilogue == Epilogue::kBiasRelu) d.epilogue = Epilogue::kBias;
     return d;
@@ -259,7 +259,7 @@ class QueuedCall final : public BoundLibrary {
   std::vector<eager::TensorView> views_;
 };
 
-/// What the host does: operands are copied there, and results back.
+/// Runs a call on the host: operands are copied there, and results back.
 class HostCall final : public BoundLibrary {
  public:
   HostCall(int device, ir::Op op, const std::vector<LibraryView>& inputs, const std::vector<LibraryView>& outputs,

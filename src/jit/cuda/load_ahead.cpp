@@ -41,7 +41,7 @@ void mark_next_chunk(Stmt& lanes) {
     mark_lanes(lanes, written);
 }
 
-/// What is computed once a position may take as long as a trip to memory, and the compiler moves no load across a
+/// Work done once a position may take as long as a trip to memory, and the compiler moves no load across a
 /// branch.
 void mark_position(Stmt& loop) {
   std::vector<int> written;

@@ -1,4 +1,4 @@
-// What an instance keeps on a device between its runs: its numbers, its error words, and graphs of whole runs.
+// State of an instance on a device between its runs: its numbers, its error words, and graphs of whole runs.
 #pragma once
 
 #include <array>

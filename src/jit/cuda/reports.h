@@ -1,4 +1,4 @@
-// What kernels report while the host is ahead of them: indices out of range, by op, and which steps had none.
+// Reports of kernels while the host is ahead of them: indices out of range, by op, and which steps had none.
 //
 // A step that looks at indices ends with a launch that counts it, unless one was out of range. From then on, until the
 // host has taken the report, no step is counted, none reports, and kernels that overwrite leaves in such steps do
@@ -73,7 +73,7 @@ class StepGate {
 
 /// Kernels that may write `slots` were queued.
 void watch(const std::shared_ptr<ErrorSlots>& slots);
-/// What a device reported since it was asked last; waits for it when it did. `idle`: it has done all that it was given.
+/// Reports of a device since the last call; waits for it where it reported. `idle`: it has done all that it was given.
 std::vector<IndexReport> take_reports(int device, bool idle);
 
 }  // namespace smolder::jit::cuda

@@ -7,7 +7,7 @@
 
 namespace smolder::jit::cuda {
 
-/// What an instance knows of tuning.
+/// An instance's state of tuning.
 struct InstanceTuning {
   int runs = 0;             ///< before any was a trial
   bool pending = false;     ///< counted among those that have something left to try

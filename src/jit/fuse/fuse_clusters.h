@@ -74,7 +74,7 @@ class Clusters {
   };
   static constexpr const char* kTooLarge = "its elements are moved, and its kernel would be too large";
   static constexpr const char* kTooCostly = "its elements are moved, and computing them again takes longer than memory";
-  /// What a kernel computes at other elements than the one its loops are at, as its values are moved within it.
+  /// Values that a kernel computes at other elements than the one its loops are at, as it moves them.
   struct Repeats {
     std::vector<std::pair<ir::NodeId, Position>> computed;
     int count = 0;  ///< of these, and of loads

@@ -43,7 +43,7 @@ bool may_hold(int64_t held, int64_t bytes) { return held <= bytes + bytes / 16; 
 
 }  // namespace
 
-/// What it takes to compute a value again from memory.
+/// The cost of computing a value again from memory.
 struct Clusters::Tree {
   int64_t bytes = 0;    ///< of the value
   double elements = 0;  ///< of the value
@@ -102,7 +102,7 @@ void Clusters::grow(ValueId v, Position at, Tree& tree) const {
     if (again) tree.cost += kNearLoad * tree.elements;
     return;
   }
-  // What is read elsewhere is computed for each element of the value; else, spread over it, perhaps for fewer.
+  // An input read elsewhere is computed for each element of the value; one spread over it, perhaps for fewer.
   const double elements = at == 0 ? static_cast<double>(numel(g.shape(v).values())) : tree.elements;
   if (!is_movement(n.op)) tree.cost += cost_of(p_, n, elements, tree.waits);
   for (size_t k = 0; k < n.inputs.size(); ++k) grow(n.inputs[k], moved_by(at, move_of(g, n, k)), tree);

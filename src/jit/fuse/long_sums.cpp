@@ -45,7 +45,7 @@ class SumCutter {
   }
 
  private:
-  /// What is added to a sum that goes on: equal ones are terms of one loop.
+  /// A term of a sum that goes on: equal ones are terms of one loop.
   using Term = std::pair<Op, uint32_t>;
 
   bool is_sum(NodeId i) const { return f_.computes[i] && g_.nodes[i].op == Op::kAdd && f_.in[i].size() == 2; }

@@ -138,7 +138,7 @@ class Recompute {
       todo.pop_back();
       const ir::Node& n = g_.producer(x);
       const ir::OpFlags& flags = ir::info(n.op).flags;
-      // What looks up elements reports bad indices, once.
+      // A lookup of elements reports bad indices, once.
       const bool looks_up = n.op == Op::kTake || n.op == Op::kGather;
       if (is_library(n.op) || is_reduction(g_, n) || n.op == Op::kReduce || n.op == Op::kBarrier || looks_up ||
           flags.random || flags.effect || n.num_outputs != 1 || c.nodes.size() == kMostNodes) {

@@ -137,7 +137,7 @@ class PadJoiner {
     }
     fill_to(shape[sum.axis]);
     const Value joined = b.reshape(b.cat(parts, sum.axis), shape);
-    // What was added to zeros is not -0.
+    // A sum with zeros is not -0.
     return b.elementwise_as(Op::kAdd, dtype, {joined, b.constant(zero)});
   }
 

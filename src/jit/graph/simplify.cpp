@@ -93,7 +93,7 @@ class Simplifier {
     return rules_ && results.size() == 1 ? rewrite(first) : first;
   }
 
-  /// What a rule makes of a value just added, or the value.
+  /// Applies the rules to a value just added; returns the new value, or the same.
   ValueId rewrite(ValueId v) {
     for (const Rule* rule : rules_of(g_.op(v))) {
       Match match;
@@ -214,7 +214,7 @@ class Simplifier {
     return h;
   }
 
-  // What SMOLDER_DISABLE leaves on.
+  // The rules that SMOLDER_DISABLE leaves on.
   const bool moves_ = !is_disabled("moves"), folds_ = !is_disabled("fold"), merges_ = !is_disabled("merge");
   const bool rules_ = !is_disabled("rules"), picks_rules_ = !disabled_names().empty();
 

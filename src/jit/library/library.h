@@ -32,7 +32,7 @@ class BoundLibrary {
   virtual bool run(std::span<void* const> addresses) const = 0;
   /// A call that is queued on a device learns of such an index later: it then says so in a slot (cuda/reports.h).
   virtual bool has_error_slot() const { return false; }
-  /// What a call that is queued is given: the slot, or null where somebody else looks at its index; and, where it is
+  /// Where a queued call reports: the slot, or null where somebody else looks at its index; and, where it is
   /// guarded, a word on the device.
   struct Signals {
     uint32_t* error = nullptr;
@@ -57,10 +57,10 @@ std::unique_ptr<BoundLibrary> bind_library(Device device, ir::Op op, std::vector
                                            std::vector<LibraryView> outputs, std::vector<int64_t> attrs,
                                            bool guarded = false);
 
-/// What runs an op of users on a device: it queues work after all that the device's queue was given, and the host goes
-/// on. Inputs are row-major; addresses are the device's, but those of numbers. `copies` has the memory of inputs that
-/// were copied to be row-major: whoever reads it beside the queue takes that. Of an op that waits the first input alone
-/// is copied.
+/// A function that runs an op of users on a device: it queues work after all that the device's queue was given, and the
+/// host goes on. Inputs are row-major; addresses are the device's, but those of numbers. `copies` has the memory of
+/// inputs that were copied to be row-major: whoever reads it beside the queue takes that. Of an op that waits the first
+/// input alone is copied.
 using QueuedKernel = std::function<void(int device, const eager::KernelCall& call, std::vector<BufferRef>& copies)>;
 /// An op has one at most, for the life of the process. Thread-safe.
 void register_queued_kernel(ir::Op op, QueuedKernel kernel);

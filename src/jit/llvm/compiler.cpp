@@ -28,7 +28,7 @@ namespace smolder::jit::cpu {
 
 namespace {
 
-/// What generated code for x86 uses without asking.
+/// Features that generated code for x86 uses without asking.
 constexpr const char* kNeeded[] = {"avx2", "fma", "f16c", "bmi2"};
 constexpr const char* kNeededV4[] = {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"};
 

@@ -16,7 +16,7 @@ namespace smolder::jit::cpu {
 /// Name of the function in every module; its type is KernelFn.
 inline constexpr const char* kEntry = "smolder_kernel";
 
-/// What the target does well.
+/// Operations that the target does well.
 struct Traits {
   bool masked_narrow = false;  ///< masked loads and stores of 8- and 16-bit lanes
   bool masked_wide = false;    ///< of 32- and 64-bit lanes

@@ -313,7 +313,7 @@ V VectorLoop::load_contiguous(const Stmt& s, V at, V mask, V fill, const Block& 
   return ir_.CreateAlignedLoad(type, e_.scratch(), llvm::Align(64));
 }
 
-/// What lies side by side, the last lane first: a gather takes five times as long.
+/// Loads elements side by side, the last lane first: a gather takes five times as long.
 V VectorLoop::load_reversed(const Stmt& s, const Prepared& p, V mask, V fill, const Block& block) {
   V last = ir_.CreateAdd(block.first, e_.i64(kLanes - 1));
   V at = ir_.CreateGEP(e_.element_type(s.address.buffer), p.access.base, ir_.CreateNeg(last));

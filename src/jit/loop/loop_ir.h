@@ -296,7 +296,7 @@ Kernel parse_loop(std::string_view text);
 /// Throws InternalError when a structure rule is broken.
 void verify(const Kernel& k);
 
-/// What `canonicalize` did to the arguments: the old number of each new one.
+/// The change of arguments by `canonicalize`: the old number of each new one.
 struct Renumbering {
   std::vector<int32_t> buffers, ints, scalars, errors;
 };
@@ -304,7 +304,7 @@ struct Renumbering {
 /// nothing uses, and sorts the terms of affine maps. Kernels that differ in nothing else become equal.
 Renumbering canonicalize(Kernel& k);
 
-/// What the lanes of an accumulator start from, and the primitive that an update applies.
+/// The start of an accumulator's lanes, and the primitive that an update applies.
 Scalar reduce_identity(ir::ReduceKind kind, DType t);
 /// The identity of the reduction whose step is `op`.
 Scalar step_identity(ir::Op op, DType t);

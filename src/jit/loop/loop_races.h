@@ -1,4 +1,4 @@
-// What goes wrong where the threads of a scheduled kernel take places of memory in another order, or keep elements that
+// Errors where the threads of a scheduled kernel take places of memory in another order, or keep elements that
 // others touch: the interpreter looks for it at each access.
 #pragma once
 

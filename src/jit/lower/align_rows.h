@@ -11,7 +11,7 @@ namespace smolder::jit {
 /// before anything is lowered that reads them.
 void align_rows(Program& program);
 
-/// What a step gives to its user lies densely. Where such a matrix is one that large products write or read, has the
+/// A step's result lies densely for its user. Where such a matrix is one that large products write or read, has the
 /// user's be a copy, so that the plan's own has room. Before fusion.
 void copy_odd_outputs(Program& program);
 

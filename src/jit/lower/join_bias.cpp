@@ -13,7 +13,7 @@ using ir::ValueId;
 
 namespace {
 
-/// What a kernel of nothing else computes: sums + bias, or relu of it. No bias: the product that it is made of has one.
+/// The whole work of a kernel: sums + bias, or relu of it. No bias: the product that it is made of has one.
 struct Epilogue {
   ValueId sums, bias, out;
   bool relu;

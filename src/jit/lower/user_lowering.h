@@ -25,7 +25,7 @@ struct LoopCall {
   std::span<const ir::Dim> attrs;            ///< words, as ir::AttrKind says
 };
 
-/// What a lowering returns: a kernel in the text form of loop IR (loop_ir.h). Its buffers b0, b1, ... are the inputs
+/// Result of a lowering: a kernel in the text form of loop IR (loop_ir.h). Its buffers b0, b1, ... are the inputs
 /// that are tensors and then the outputs, its scalars s0, s1, ... the numbers, and n0, n1, ... what `ints` says.
 struct LoopKernel {
   std::string text;

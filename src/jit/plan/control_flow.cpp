@@ -156,7 +156,7 @@ class PlanMachine final : public Machine {
   std::map<int64_t, std::shared_ptr<const Instance>> instances_;
 };
 
-/// What a call is given: addresses of tensors in row-major order, numbers, and where results go.
+/// Arguments of a call: addresses of tensors in row-major order, numbers, and where results go.
 struct Arguments {
   std::vector<void*> tensors;
   std::vector<uint64_t> numbers;

@@ -145,7 +145,7 @@ class NestedRun {
   RunTables outer_;
 };
 
-/// What can be queued by itself on a device: one kernel over one set of arguments, or over several where the launch is
+/// A unit of queued work on a device: one kernel over one set of arguments, or over several where the launch is
 /// one of its segments together, or a library call.
 struct WorkUnit {
   uint32_t launch = 0;

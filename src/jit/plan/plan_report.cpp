@@ -164,7 +164,8 @@ class Reporter {
     out_.steps.push_back(std::move(r));
   }
 
-  /// What a step computes. A product that took over the kernel behind it (join_bias.h) computes its own sums besides.
+  /// The computation of a step. A product that took over the kernel behind it (join_bias.h) computes its own sums
+  /// besides.
   std::vector<ir::NodeId> nodes_in(const Step& step) const {
     std::vector<ValueId> values = p_.groups[step.group].sinks;
     if (step.library && step.library->op == Op::kDot) {

@@ -91,7 +91,7 @@ class StepGraph {
 
 }  // namespace
 
-/// What a buffer of the running plan holds.
+/// The contents of a buffer of the running plan.
 eager::Array InstanceImpl::memory_of(BufferId b) const {
   const BufferInfo& info = plan_->program().buffers[b];
   const auto dims = [&](const ir::SymDims& list) {
@@ -108,7 +108,7 @@ eager::Array InstanceImpl::memory_of(BufferId b) const {
   return out;
 }
 
-/// What the primitives of a step make of what is in memory now; nothing where they are not to be had, or have no kernel
+/// Runs the primitives of a step on the memory as it is now; nothing where they are not to be had, or have no kernel
 /// on the host.
 std::optional<std::vector<eager::Array>> InstanceImpl::reference_of(const Step& step, std::span<const int64_t> symbols,
                                                                     const RunArguments& args) const {

@@ -273,7 +273,7 @@ void InstanceImpl::run_side_by_side(const Launch& launch) const {
   }
 }
 
-/// What the profile says of a step, but for when it ran.
+/// The entry of a step in the profile, but for when it ran.
 Span InstanceImpl::span_of(uint32_t number) const {
   std::call_once(made_spans_, [&] {
     const Program& program = plan_->program();

@@ -4,8 +4,8 @@
 namespace smolder::jit {
 
 struct RunMode {
-  /// What may be made in several ways of equal worth, as products are, is made in the way that took the least time on
-  /// the device: steps that run a third time try them, within a share of the time that the program takes.
+  /// A result that may be made in several ways of equal worth, as products are, is made in the way that took least time
+  /// on the device: steps that run a third time try them, within a share of the time that the program takes.
   bool tunes = false;
   /// All is tried in one run, however long that takes.
   bool at_once = false;

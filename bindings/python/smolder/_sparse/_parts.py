@@ -1,4 +1,4 @@
-"""What a sparse tensor is made of: values, and where they are. No other module looks into one."""
+"""The parts of a sparse tensor: values, and their places. No other module reads them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from smolder._typing import Tensor
 
 COO, CSR, CSC = range(3)  # as src/autograd/sparse.h counts them
 LAYOUTS = (sparse_coo, sparse_csr, sparse_csc)
-# What torch calls the layouts where it refuses a tensor of one.
+# Names of layouts in torch's messages that refuse a tensor.
 _WORDS = {sparse_coo: "Sparse", sparse_csr: "SparseCsr", sparse_csc: "SparseCsc", sparse_bsr: "SparseBsr"}
 _WORDS |= {sparse_bsc: "SparseBsc", strided: "Strided"}
 

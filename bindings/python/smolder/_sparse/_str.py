@@ -13,7 +13,7 @@ _NAMES |= {_parts.CSC: ("ccol_indices", "row_indices")}
 
 
 def to_string(s: Tensor) -> str:
-    """What repr() of it is. Reads all, so it ends the step."""
+    """The repr() of a sparse tensor. It reads all elements, so it ends the step."""
     indices, shape, kind, _ = _core._sparse_parts(s)
     values = _core._sparse_values(s).detach()
     parts = [_part(name, x) for name, x in zip(_NAMES[kind], indices, strict=True)]

@@ -47,7 +47,7 @@ def run(args):
         print("no step ran", file=sys.stderr)
         return status or 1
     groups, recompiles = _groups(steps), _recompiles(steps)
-    # What came up first and never again is seldom what a program spends its time on.
+    # A program seldom spends its time on a step that came first and never again.
     again = [g for g in groups if g["cause"] != "new" or g["runs"] > 1]
     number = (again or groups)[0]["step"] if args.step is None else args.step
     try:

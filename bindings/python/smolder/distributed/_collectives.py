@@ -193,7 +193,7 @@ def _same(tensor, other, name):
         raise ValueError(f"{name}: tensors must be of one dtype, got {tensor.dtype} and {other.dtype}")
 
 
-# What NCCL has no numbers of.
+# Dtypes that NCCL has no numbers for.
 _NOT_OF_NCCL = {_core.int16: "Short"}
 
 

@@ -122,7 +122,7 @@ class ProcessGroup:
 
 
 class GroupMember:
-    """What new_group returns to a process that is not in the group, and the default group."""
+    """Result of new_group in a process that is not in the group; the default group."""
 
     WORLD: ProcessGroup | None = None
     NON_GROUP_MEMBER: int = -100

@@ -56,7 +56,7 @@ class PyTreeInfo(typing.NamedTuple):
 
 
 def custom_builtins() -> dict[str, tuple[str, Any]]:
-    """What every code may name, and how it is imported: what repr() of arguments writes."""
+    """Names that any code may use, as repr() of arguments writes them, and their imports."""
     import smolder
     from smolder.fx import _pytree as fx_pytree
     from smolder.utils import _pytree
@@ -85,7 +85,7 @@ class CodeGen:
         return args
 
     def process_outputs(self, outputs: Any) -> Any:
-        """What the function returns, of what the output is."""
+        """Returns the function's result, given the graph's outputs."""
         return outputs
 
     def additional_globals(self) -> list[tuple[str, Any]]:
@@ -238,7 +238,7 @@ class _Writer:
     # -- names
 
     def add_global(self, hint, obj):
-        """What code calls an object that is no node."""
+        """The text that stands in code for an object that is no node."""
         import smolder
 
         if _naming.is_ours(obj) and obj is not smolder.device:

@@ -25,7 +25,7 @@ def words(text: str) -> frozenset[str]:
 
 
 def smolder_name() -> str:
-    """What code calls Smolder: torch, where that is what it goes by."""
+    """The name of Smolder in code: torch, where the alias is on."""
     import smolder
 
     return "torch" if sys.modules.get("torch") is smolder else "smolder"
@@ -33,7 +33,7 @@ def smolder_name() -> str:
 
 # -- names of nodes and of globals
 
-# What names of nodes are not: `inf`, `device` and so on stand for what repr() of arguments writes so.
+# Names that nodes may not have: repr() of arguments writes `inf`, `device` and so on.
 OWN_GLOBALS = {"inf": math.inf, "nan": math.nan, "NoneType": type(None)}
 _RESERVED = dict.fromkeys([*keyword.kwlist, "torch", "smolder", "device", "fx_pytree", "pytree"], object())
 _RESERVED = {**_RESERVED, **vars(builtins), **OWN_GLOBALS}

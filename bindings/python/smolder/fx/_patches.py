@@ -1,4 +1,4 @@
-"""What is different while a function is traced: functions in Python look for proxies among what they are given.
+"""Patches while a function is traced: functions in Python look for proxies among their arguments.
 
 Functions in C++ do so anyway where arguments do not fit. Those in Python would run on proxies, so they are given other
 code while there may be any: whoever holds one, by whatever name, calls what looks. None is any slower at other times.
@@ -87,7 +87,7 @@ def _with_code(function, code):
 
 
 def _asker(function):
-    """What calls of a function do while there may be proxies: those with one are its tracer's to answer."""
+    """Wraps a function while there may be proxies: the tracer of a proxy answers a call that has one."""
     before = _with_code(function, function.__code__)
 
     def ask(args, kwargs):

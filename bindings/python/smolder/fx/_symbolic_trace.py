@@ -121,7 +121,7 @@ def _plain_parameters(function, count):
 
 
 class _Patcher:
-    """What is other while a function is traced. Tracers of libraries patch with it too, so its names are torch's."""
+    """Attributes patched while a function is traced. Tracers of libraries use it too, so its names are torch's."""
 
     def __init__(self) -> None:
         self._undo, self._seen = contextlib.ExitStack(), set()
@@ -152,7 +152,7 @@ class _Patcher:
 
 
 def _reading(function):
-    """What reads attributes of modules, members by a function."""
+    """A __getattribute__ of modules that reads members by a function."""
 
     def read(module, name):
         value = object.__getattribute__(module, name)
@@ -239,7 +239,7 @@ class Tracer(TracerBase):
         return found
 
     def call_module(self, m: Module, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """What a call of a module gives."""
+        """Records a call of a module; returns its result."""
         path = self.path_of_module(m)
         with ScopeContextManager(self.scope, Scope(path, type(m))) as scope:
             calls = self.num_calls.get(path, 0)
@@ -254,7 +254,7 @@ class Tracer(TracerBase):
         return out
 
     def getattr(self, attr: str, attr_val: Any, parameter_proxy_cache: dict[str, Any]) -> Any:
-        """What reading a member of a module gives: for a parameter a proxy."""
+        """Returns a member of a module: for a parameter a proxy."""
         if isinstance(attr_val, Parameter):
             return self._proxy_of(attr_val, self.root.named_parameters(), parameter_proxy_cache)
         if self.proxy_buffer_attributes and isinstance(attr_val, _core.Tensor):

@@ -211,7 +211,7 @@ class Graph:
         return self.create_node("call_function", the_function, args, kwargs, name, type_expr)
 
     def output(self, result: Any, type_expr: Any = None) -> Node:
-        """What the graph returns."""
+        """Adds the node of the result."""
         return self.create_node("output", "output", (result,), type_expr=type_expr)
 
     # -- copies
@@ -317,7 +317,7 @@ class Graph:
         return self._codegen.process_inputs(*args)
 
     def process_outputs(self, out: Any) -> Any:
-        """What the function returns, of what the output is."""
+        """Returns the function's result, given the graph's output."""
         return self._codegen.process_outputs(out)
 
     def set_codegen(self, codegen: CodeGen) -> None:

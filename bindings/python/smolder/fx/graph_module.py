@@ -375,7 +375,7 @@ def _set(module, name, value, passing=False):
 
 
 def _get_attr(model, attr_name):
-    """What is at a path in a module."""
+    """The object at a path in a module."""
     for part in attr_name.split("."):
         model = getattr(model, part)
     return model

@@ -80,7 +80,7 @@ class Interpreter:
         return self.run(initial_env=env)
 
     def run_node(self, n: Node) -> Any:
-        """What a node gives."""
+        """Runs a node; returns its result."""
         with _fx_traceback.set_current_meta(n, f"Interpreter_{type(self).__name__}"):
             args, kwargs = self.fetch_args_kwargs_from_env(n)
             return getattr(self, n.op)(n.target, args, kwargs)
@@ -103,24 +103,24 @@ class Interpreter:
         return self.fetch_attr(target)
 
     def call_function(self, target: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """What a function gives."""
+        """Calls a function."""
         return target(*args, **kwargs)
 
     def call_method(self, target: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """What a method of the first argument gives."""
+        """Calls a method of the first argument."""
         of, *rest = args
         return getattr(of, target)(*rest, **kwargs)
 
     def call_module(self, target: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """What a module in the module gives."""
+        """Calls a module within the module."""
         return self.fetch_attr(target)(*args, **kwargs)
 
     def output(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """What is returned."""
+        """The result of the graph."""
         return args[0]
 
     def fetch_attr(self, target: str) -> Any:
-        """What is at a path in the module."""
+        """The object at a path in the module."""
         at = self.module
         parts = target.split(".")
         for i, part in enumerate(parts):

@@ -328,7 +328,7 @@ def listed(sizes: Iterable[Any]) -> str:
 
 
 def value_of(meta: dict[str, Any]) -> Any:
-    """What is known of a node's value: a tensor, or what ShapeProp kept of one."""
+    """The known facts about a node's value: a tensor, or the metadata that ShapeProp kept of one."""
     return meta.get("val", meta.get("tensor_meta", meta.get("example_value")))
 
 

@@ -179,7 +179,7 @@ def _frames_of_users():
     return [f for f in frames[first:] if not _patches.is_own_file(f.filename)]
 
 
-# What libraries ask of anything that might be an array: a proxy is none.
+# Attributes that libraries look for in arrays: a proxy is no array.
 _NOT_READ = {"__array__", "__array_interface__", "__array_struct__", "__array_priority__", "__array_namespace__"}
 _NOT_READ |= {"__dlpack__", "__dlpack_device__", "__cuda_array_interface__", "__deepcopy__", "__copy__", "__index__"}
 
@@ -198,7 +198,7 @@ class GraphAppendingTracer(TracerBase):
 
 
 def assert_fn(x: Any) -> None:
-    """What an assert becomes that was traced."""
+    """Raises AssertionError: an assert is traced as a call of this."""
     if not x:
         raise AssertionError("Assertion failed")
 
@@ -246,7 +246,7 @@ class Proxy:
         )
 
     def keys(self) -> Any:
-        """What `**` asks for."""
+        """The keys of a proxy that is passed as `**`."""
         return self.tracer.keys(self)
 
     def __getstate__(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What is known of a node beside its value, and is kept where a graph is made of another."""
+"""Metadata of nodes, which a graph made of another keeps."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def has_preserved_node_meta() -> bool:
 
 
 def get_current_meta() -> dict[str, Any]:
-    """What nodes that are made are given."""
+    """The metadata for the nodes being made."""
     return current_meta
 
 

@@ -82,7 +82,7 @@ class _ConvNd(Module):
         self.kernel_size, self.stride, self.padding, self.dilation = kernel_size, stride, padding, dilation
         self.transposed, self.output_padding = transposed, output_padding
         self.groups, self.padding_mode = groups, padding_mode
-        # What F.pad adds in place of zeros: pairs from the last dimension on. Torch's name, which its pickles have.
+        # Sizes for F.pad in place of zeros: pairs from the last dimension on. Torch's name, which its pickles have.
         self._reversed_padding_repeated_twice = _pairs(padding, kernel_size, dilation)
         shape = (in_channels, out_channels // groups) if transposed else (out_channels, in_channels // groups)
         dtype = dtype or _core._default_dtype()

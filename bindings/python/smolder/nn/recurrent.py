@@ -130,7 +130,7 @@ class RNNBase(Module):
         return [weight for group in self.all_weights for weight in group]
 
     def __getstate__(self) -> dict[str, Any]:
-        """What is pickled: with all_weights, of which torch's layers make what they keep besides."""
+        """The state to pickle, with all_weights, from which torch's layers make their other members."""
         return {**vars(self), "all_weights": self.all_weights}
 
     def __setstate__(self, state: Any) -> None:

@@ -1,4 +1,4 @@
-"""What a step keeps of a parameter: it counts with numbers, and who reads these gets torch's tensors of one element."""
+"""State of a parameter: steps count with numbers, and readers get torch's tensors of one element."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ class State(dict):
 
 
 def _taken(state: Any, key: str, first: float) -> Any:
-    """What a step goes on from: a number, or a tensor where steps may have been skipped.
+    """The count that a step goes on from: a number, or a tensor where steps may have been skipped.
 
     A tensor that a program read stands for its number, unless it was written to; any other is read.
     """

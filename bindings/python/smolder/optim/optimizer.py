@@ -185,7 +185,7 @@ class Optimizer:
             self._make_hooked()
 
     def __getstate__(self) -> dict[str, Any]:
-        """What is copied and pickled: hooks are not, as torch's are not."""
+        """The state for copies and pickles: without hooks, as torch's."""
         return {k: v for k, v in vars(self).items() if k not in _NOT_COPIED}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -244,7 +244,7 @@ class Optimizer:
         return ours and self._counts_as_torch
 
     def _state_of(self, parameter):
-        """What is kept of a parameter, also where there is a dict of the program's, or of a copy of the optimizer."""
+        """The state of a parameter, also from a dict of the program's, or of a copy of the optimizer."""
         state = self.state[parameter]
         if type(state) is not State and self._counts_as_torch:
             state = self.state[parameter] = State(state)
@@ -475,7 +475,7 @@ def _unshare(state):
 
 
 def _copied(name, value, parameter):
-    """What is loaded of a state, where numbers that torch has tensors for are kept as numbers."""
+    """Converts a state that is loaded: we keep numbers where torch has tensors."""
     if name in NUMBERS and isinstance(value, _core.Tensor):
         return int(value) if name == "step" else float(value)
     return _copied_as_it_is(name, value, parameter)

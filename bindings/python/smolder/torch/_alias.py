@@ -107,7 +107,7 @@ def _found(path, whole, name, error):
     raise error or missing(f"smolder.{path}" if _names.is_loaded(path) else whole, name)
 
 
-# What torch's modules have besides their own names because they import it, and editors import from there.
+# Names that torch's modules import, which editors then import from there.
 _IMPORTED = {
     "collections": ("Counter", "OrderedDict", "defaultdict", "deque", "namedtuple"),  # of which typing has two
     "typing": typing.__all__,

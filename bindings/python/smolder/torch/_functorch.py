@@ -1,4 +1,4 @@
-"""What `import functorch` is under the alias: the package that comes with torch, whose functions moved to torch.func."""
+"""The module `functorch` under the alias: a package that comes with torch, whose functions moved to torch.func."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class FunctionalModuleWithBuffers(nn.Module):
         self.param_names, self.buffer_names = tuple(param_names), tuple(buffer_names)
 
     def forward(self, params: Sequence[Tensor], buffers: Sequence[Tensor], *args: Any, **kwargs: Any) -> Any:
-        """What the module returns with these; buffers that it changes are changed."""
+        """Calls the module with these. Changes to its buffers stay."""
         state = dict(zip((*self.param_names, *self.buffer_names), (*params, *buffers), strict=True))
         return functional_call(self.stateless_model, state, args, kwargs)
 
@@ -36,7 +36,7 @@ class FunctionalModule(FunctionalModuleWithBuffers):
     """A module without buffers as a function of its parameters: f(params, *args)."""
 
     def forward(self, params: Sequence[Tensor], *args: Any, **kwargs: Any) -> Any:
-        """What the module returns with these."""
+        """Calls the module with these."""
         return super().forward(params, (), *args, **kwargs)
 
 

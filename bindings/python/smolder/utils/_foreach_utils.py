@@ -1,4 +1,4 @@
-"""What optimizers ask before they step many tensors at once: which of them go together."""
+"""Groups of tensors that an optimizer may step at once."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ is_traceable_wrapper_subclass_type = is_traceable_wrapper_subclass
 
 
 def return_and_correct_aliasing(func, args, kwargs, out):
-    """What an op of a tensor class returns: of one that writes in place, the very tensor it was given."""
+    """Converts the result of an op of a tensor class: an op in place returns the very tensor it was given."""
     name = getattr(func, "__name__", "").partition(".")[0]
     return args[0] if args and name.endswith("_") and not name.endswith("__") else out
 

@@ -13,7 +13,7 @@ from smolder.utils._pytree import tree_map
 
 
 class CheckpointPolicy(enum.Enum):
-    """What becomes of an op's results: kept for backward, or computed again; must and prefer mean the same here."""
+    """Policy for an op's results: kept for backward, or computed again; must and prefer mean the same here."""
 
     MUST_SAVE = 0
     PREFER_SAVE = 1

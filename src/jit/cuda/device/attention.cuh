@@ -347,7 +347,7 @@ struct BackwardArguments {
   f64 scale;
 };
 //@ kAttentionGradQuery
-// Of a thread's eighth of a row: the sum of x y.
+// The sum of x y over a thread's eighth of a row.
 DEVICE f32 dot_row(const Rows& x, const Element* x_row, const Rows& y, const Element* y_row) {
   f32 sum = 0;
   UNROLL for (int piece = 0; piece < kPieces; piece += 8) {

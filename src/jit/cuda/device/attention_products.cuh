@@ -219,8 +219,8 @@ template <int T, int R> DEVICE void prepare_tile(Tile<R> tile) {
   }
 }
 
-// What a thread has of eight columns of p are columns 2 i and 2 i + 1, which go for columns i and i + 4 of the product:
-// the rows of b are taken in the same order.
+// A thread has columns 2 i and 2 i + 1 of eight columns of p, which go for columns i and i + 4 of the product: the rows
+// of b are taken in the same order.
 template <int R, int M, int N> DEVICE void start_weights(f32 (&c)[M][kChunks][4], const f32 (&p)[M][N][4], u32 b) {
   UNROLL for (int n = 0; n < N; ++n) {
     u32 left[M][4];

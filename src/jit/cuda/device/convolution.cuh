@@ -120,7 +120,7 @@ KERNEL(convolve, ConvArguments) {
     }
   }
 }
-// Of the gradient of the weight, whose elements lie as its sums do.
+// The gradient of the weight: its elements lie as its sums do.
 KERNEL(add_splits, ConvArguments) {
   const i64 i = thread_number(), all = a.groups * a.m * a.n;
   if (i >= all) return;

@@ -20,8 +20,9 @@ struct ProductArguments {
 DEVICE f32 multiply_add(f32 x, f32 y, f32 z) { return __fmaf_rn(x, y, z); }
 DEVICE f64 multiply_add(f64 x, f64 y, f64 z) { return __fma_rn(x, y, z); }
 
-// What a stage needs of an operand: lines, which are rows of a or columns of b, of which a thread fetches some chunks.
-// They are contiguous across lines (in the direction of k) or along them, if they are whole, which is that chunks are.
+// The part of an operand that a stage needs: lines, which are rows of a or columns of b, of which a thread fetches some
+// chunks. They are contiguous across lines (in the direction of k) or along them, if they are whole, which is that
+// chunks are.
 template <int kLines, int kPitch, bool kIsAcross, bool kIsWhole> struct Part {
   static constexpr int kChunks = kLines * kDepth / 4, kEach = (kChunks + kThreads - 1) / kThreads;
   static constexpr int kPerLine = kLines / 4;

@@ -185,7 +185,7 @@ template <class Arguments> struct Interpreter {
     group_sync();
     return at + 3;
   }
-  // Of neighbours, until one is all.
+  // Neighbours combine until one has all.
   METHOD void combine(int result, int accumulator, int function) {
     for (unsigned by = 1; by < blockDim.x; by *= 2) {
       group_sync();

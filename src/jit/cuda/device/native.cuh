@@ -29,7 +29,7 @@ DEVICE i64 offset_at(u64 position, i64 rank, const AxisWords& extents, const Axi
   return rank > 0 ? offset + static_cast<i64>(position) * strides[0] : 0;
 }
 
-// What an element is computed as, and back.
+// An element in the type of its arithmetic, and back.
 DEVICE f32 widen(f16 x) { return f16_to_f32(x.bits); }
 DEVICE f32 widen(bf16 x) { return bf16_to_f32(x.bits); }
 template <class E> DEVICE E widen(E x) { return x; }
@@ -60,7 +60,7 @@ template <> struct Is<f64> {
 template <> struct Is<bool> {
   static constexpr bool kFloat = false, kBool = true;
 };
-// What another thread of the warp has.
+// The value of another thread of the warp.
 template <class T> DEVICE T from_lane(T x, int lane) { return __shfl_sync(0xffffffffu, x, lane); }
 DEVICE u8 from_lane(u8 x, int lane) { return static_cast<u8>(from_lane(static_cast<u32>(x), lane)); }
 DEVICE i8 from_lane(i8 x, int lane) { return static_cast<i8>(from_lane(static_cast<i32>(x), lane)); }

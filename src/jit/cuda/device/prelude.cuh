@@ -12,7 +12,7 @@ typedef float f32;
 typedef double f64;
 #define DEVICE static __device__ __forceinline__
 #define FOR_LANES _Pragma("unroll") for (int k = 0; k < V; ++k)
-// Of C chunks the first N are there. Where `pair` is 1 a unit is two chunks.
+// The first N of C chunks are there. Where `pair` is 1 a unit is two chunks.
 #define EACH_CHUNK _Pragma("unroll") for (int c = 0; c < C; ++c)
 #define FOR_CHUNKS \
   EACH_CHUNK \
@@ -45,7 +45,7 @@ DEVICE u16 f32_to_f16(f32 f) {
   return h;
 }
 DEVICE f32 bf16_to_f32(u16 h) { return __uint_as_float(static_cast<u32>(h) << 16); }
-// Of a value that is a bfloat16 already.
+// The same for a value that is a bfloat16 already.
 DEVICE u16 bf16_bits(f32 f) { return static_cast<u16>(__float_as_uint(f) >> 16); }
 // The nearest two, the first in the low half: half as many conversions, which are slow.
 DEVICE u32 round_pair_bf16(f32 low, f32 high) {
@@ -103,7 +103,7 @@ template <int V> DEVICE bool clamp_lanes(u64 (&to)[V], const u64 (&from)[V], i64
 }
 DEVICE i64 from_address(const void* p) { return reinterpret_cast<i64>(p); }
 
-// Of a chunk; all that its elements may have in common they have where it is regular, as one element is.
+// The lanes of a chunk. In a regular one, as in one element, they have all in common that lanes can have in common.
 template <int N, bool Regular = N == 1> struct Lanes {
   static constexpr int kCount = N;
   static constexpr bool kRegular = Regular;
@@ -249,8 +249,8 @@ extern __shared__ __align__(16) unsigned char shared[];
 DEVICE u32 group_mask() {
   return blockDim.x < 32 ? ((1u << blockDim.x) - 1) << (threadIdx.y * blockDim.x % 32) : 0xffffffffu;
 }
-// Of several warps. A barrier whose number is no constant makes a block ask for all 16, of which a multiprocessor has
-// too few for many blocks.
+// The same over several warps. A barrier whose number is no constant makes a block ask for all 16, of which a
+// multiprocessor has too few for many blocks.
 template <bool kTeam> DEVICE void group_barrier() {
   if constexpr (kTeam) {
     if (blockDim.y == 1) return __syncthreads();
@@ -287,7 +287,7 @@ template <class T, int V> DEVICE void from_registers(Pack<T, V>& to, const Pack<
 template <class T, int V> DEVICE void from_registers(Pack<T, 1>& to, const Pack<T, V>&, const T* at) { to.x[0] = *at; }
 template <class T, int V> DEVICE void to_registers(Pack<T, V>& to, const Pack<T, V>& from) { to = from; }
 template <class T, int V> DEVICE void to_registers(Pack<T, V>&, const Pack<T, 1>&) {}
-// Of columns, those that are the thread's in a tile of a row of n elements: a chunk, or as many that lie apart, so that
+// The columns of a thread in a tile of a row of n elements: a chunk, or as many that lie apart, so that
 // those of neighbours are next to each other.
 template <int V, bool R = false, class F> DEVICE void for_columns(i64 tile, i64 n, bool aligned, F body) {
   const i64 first = tile * blockDim.x * V;
@@ -451,7 +451,7 @@ DEVICE void add_segments(int column, int columns, T* sums, bool begins, T initia
 #pragma unroll 1
   for (i64 i = whole + t; i < n; i += threads) add(i, Lanes<1>());
 }
-// Of lane `from` modulo `width`.
+// The value of lane `from` modulo `width`.
 DEVICE u32 shuffle(u32 x, int from, int width) { return __shfl_sync(group_mask(), x, from, width); }
 DEVICE u64 shuffle(u64 x, int from, int width) { return __shfl_sync(group_mask(), x, from, width); }
 DEVICE f32 shuffle(f32 x, int from, int width) { return __shfl_sync(group_mask(), x, from, width); }
@@ -459,10 +459,10 @@ DEVICE f64 shuffle(f64 x, int from, int width) { return __shfl_sync(group_mask()
 DEVICE u8 shuffle(u8 x, int from, int width) { return static_cast<u8>(shuffle(static_cast<u32>(x), from, width)); }
 DEVICE u16 shuffle(u16 x, int from, int width) { return static_cast<u16>(shuffle(static_cast<u32>(x), from, width)); }
 DEVICE bool shuffle(bool x, int from, int width) { return shuffle(static_cast<u32>(x), from, width) != 0; }
-// What all lanes of a group have.
+// A value that all lanes of a group have: that of the first.
 template <class T> DEVICE T same(T x) { return shuffle(x, 0, blockDim.x < 32 ? blockDim.x : 32); }
-// Of the first so many lanes of a warp neighbours, and what they give likewise, until one is all; the result in all
-// lanes.
+// Combines neighbours among the first so many lanes of a warp, then their results, until one is left, which all lanes
+// get.
 template <class T, class F> DEVICE T pair_lanes(T x, u32 lanes, u32 width, F step) {
 #pragma unroll 1
   for (u32 by = 1; by < lanes; by *= 2) x = step(x, shuffle(x, threadIdx.x + by, width));
@@ -503,7 +503,7 @@ template <bool kTeam = false, int Threads = 0, class T, class F> DEVICE T combin
   for (u32 by = 1; by < Threads / 32; by *= 2) x = step(x, lane_after(x, by));
   return first_lane(x);
 }
-// Of the sides of each.
+// The same for the sides of each.
 template <bool kTeam = false, int Threads = 0, class T, class F>
 DEVICE T combine(const T (&x)[2], u32& parity, F step) {
   return combine<kTeam, Threads>(step(x[0], x[1]), parity, step);

@@ -9,7 +9,7 @@ DEVICE int warp_number() { return static_cast<int>(threadIdx.x / 32); }
 DEVICE int place_of(int k) { return warp_number() * (32 * kItems) + k * 32 + lane_number(); }
 DEVICE u32 digit_of(Key key, int shift) { return static_cast<u32>(key >> shift) & 255u; }
 
-// What the ranks of a tile are made from.
+// The counts from which the ranks of a tile are made.
 struct Ranking {
   u32 counts[kWarps][kBuckets];
   u32 totals[kBuckets];

@@ -29,7 +29,7 @@ template <> struct Limits<f64> {
   DEVICE f64 low() { return __longlong_as_double(static_cast<i64>(0xfff0000000000000ull)); }
   DEVICE f64 high() { return __longlong_as_double(0x7ff0000000000000ll); }
 };
-// What comes first is the first operand.
+// The earlier value is the first operand.
 struct Sum {
   static constexpr bool kAnyOrder = true;  // another is as good where only all of them are asked for
   DEVICE Carry identity() { return static_cast<Carry>(0); }
@@ -91,7 +91,7 @@ DEVICE Carry scan_warp(Carry (&x)[kOfThread]) {
   }
   return before;
 }
-// That of all lanes, in their order.
+// The combination of all lanes, in their order.
 DEVICE Carry across_warp(Carry x) {
 #pragma unroll
   for (int step = 1; step < 32; step *= 2) x = Step::of(x, from_lane(x, (lane_number() + step) % 32));

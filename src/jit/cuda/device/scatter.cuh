@@ -138,7 +138,7 @@ template <int V> DEVICE void write_sorted(const RowsArguments& a) {
 KERNEL(write_rows, RowsArguments) { write_sorted<1>(a); }
 KERNEL(write_rows_whole, RowsArguments) { write_sorted<16 / sizeof(Element)>(a); }
 
-// Of places with many rows each, so that a thread has a place, and many of its rows on their way.
+// For places with many rows each: a thread has a place, and many of its rows on their way.
 template <int V> DEVICE void write_crowded(const RowsArguments& a) {
   LOOK;
   constexpr int kAtOnce = 16;
@@ -262,7 +262,7 @@ struct ElementArguments {
   Element* result;
   u32* error;
   i64 count, n, length, inner, absent, result_step;
-  // Of the result, the axis has no stride here.
+  // The axis has no stride here in the result.
   i64 rank;
   AxisWords extents, index_strides, source_strides, result_strides;
   GUARD

@@ -60,7 +60,7 @@ class DeviceFunction final : public NativeFunction {
   mutable smolder::cuda::DriverKernel kernel_ = nullptr;
 };
 
-/// What compiles programs that were asked for, unless it was done.
+/// Compiles the programs asked for, unless that was done.
 struct Unready {
   std::mutex mutex;
   std::vector<std::function<void()>> all;

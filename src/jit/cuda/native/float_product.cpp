@@ -41,7 +41,7 @@ enum TileName {
 #include "smolder/jit/cuda/native/product_tiles.def"
 };
 
-/// What decides how a product is best made, besides its sizes.
+/// Properties, besides its sizes, that decide how a product is best made.
 enum class Kind { kFloat, kTF32, kHalf, kDouble };
 struct Use {
   Kind kind;

@@ -1,4 +1,4 @@
-// What is done with the sums of a product where cuBLASLt does not.
+// Epilogues of a product where cuBLASLt has none.
 #pragma once
 
 #include "smolder/eager/cpu/matmul.h"

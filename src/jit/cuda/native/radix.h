@@ -14,7 +14,7 @@ class RadixSort {
   /// 2^32.
   RadixSort(NativeDevice& device, int64_t rows, int64_t n, bool wide, int bits);
 
-  /// What a run leaves: both [rows, n].
+  /// Results of a run: both [rows, n].
   struct Sorted {
     BufferRef keys, positions;  ///< positions are 32 bits wide
   };

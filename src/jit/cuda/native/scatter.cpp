@@ -52,7 +52,7 @@ void report_first(NativeDevice& device, DType type, const void* index, uint32_t*
       ->launch(1, 1, words(index, error));
 }
 
-/// What both kinds have: the result begins as the first operand, and keys are sorted.
+/// Common to both kinds: the result begins as the first operand, and keys are sorted.
 class Scatter : public BoundLibrary {
  public:
   Scatter(NativeDevice& device, ir::Op op, const std::vector<LibraryView>& inputs, const LibraryView& out, int axis,

@@ -137,7 +137,7 @@ class _Peers:
         self.size = 1 if self.group is None else self.group.size()
 
     def all(self, value):
-        """What all of them say."""
+        """Collects an object of each process, in the order of ranks."""
         from smolder.distributed._objects import all_gather_object
 
         if self.group is None:
@@ -178,7 +178,7 @@ def _folder(checkpoint_id, storage, kind):
 
 
 def _taken(state_dict, rank):
-    """What this process writes: tensors under names of its file, where they belong, and values."""
+    """The part that this process writes: tensors under names in its file, their places, and values."""
     tensors, parts, values = {}, [], {}
     for path, value in _leaves(_states(state_dict)):
         if not isinstance(value, _core.Tensor):

@@ -76,7 +76,7 @@ def _inner(model):
 
 
 def _state_of(model, **options):
-    """What state_dict() gives, in parts: wrappers below give whole copies, unless they are told."""
+    """Returns state_dict() in parts: wrappers below would give whole copies."""
     from smolder.distributed.fsdp import FullyShardedDataParallel, StateDictType
 
     with FullyShardedDataParallel.state_dict_type(model, StateDictType.SHARDED_STATE_DICT):

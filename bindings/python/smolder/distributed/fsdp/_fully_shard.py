@@ -135,7 +135,7 @@ class FSDPModule:
         """Nothing, as above."""
 
     def set_gradient_divide_factor(self, factor: float) -> None:
-        """What sums of gradients are divided by, instead of the number of processes."""
+        """Sets the divisor of summed gradients, in place of the number of processes."""
         unit_of(self).divide_by = float(factor)
 
     set_reduce_scatter_divide_factor = set_gradient_divide_factor

@@ -81,7 +81,7 @@ def _spec_of(p, mesh):
 
 
 class Unit:
-    """What fully_shard makes of a module."""
+    """A module that fully_shard divided."""
 
     def __init__(
         self, module: Any, named: Any, mesh: DeviceMesh, reshard_after_forward: bool | None, policy: Any
@@ -98,7 +98,7 @@ class Unit:
         self._pending: dict[int, Any] = {}
         self._pending_parts: dict[int, Any] = {}
         self._again: tuple[int, list[Any]] | None = None
-        # What goes on beside what is computed: see _Ahead.
+        # Work that runs beside the computation: see _Ahead.
         self._order: list[Unit] = []  # of the outermost one: units as its last forward pass came to them
         self._passed: list[Unit] = []  # the same of the pass that goes on
         self._before: Unit | None = None  # the one before it in that pass
@@ -362,7 +362,7 @@ class _Ahead:
             self._begun = unit.begin(self._parts)
 
     def take(self, shards: Any) -> Any:
-        """What finishes it, or None where parts were written to since."""
+        """Returns the function that finishes the gathering, or None if parts were written to since."""
         if not all(_core._is_same_value(a, plain(b).detach()) for a, b in zip(self._parts, shards, strict=True)):
             return None
         begun, self._begun = self._begun, []

@@ -57,7 +57,7 @@ class BackwardPrefetch(enum.Enum):
 
 
 class StateDictType(enum.Enum):
-    """What state_dict() gives: whole tensors, or DTensors."""
+    """Form of state_dict(): whole tensors, or DTensors."""
 
     FULL_STATE_DICT = 1
     LOCAL_STATE_DICT = 2
@@ -128,7 +128,7 @@ class ShardedOptimStateDictConfig(OptimStateDictConfig):
 
 @dataclass
 class StateDictSettings:
-    """What state_dict() and optim_state_dict() give."""
+    """Form of state_dict() and of optim_state_dict()."""
 
     state_dict_type: StateDictType
     state_dict_config: StateDictConfig
@@ -260,7 +260,7 @@ class FullyShardedDataParallel(Module):
         state_dict_config: Any = None,
         optim_state_dict_config: Any = None,
     ) -> StateDictSettings:
-        """What state_dict() and optim_state_dict() give from now on. Returns what they gave before."""
+        """Sets the form of state_dict() and optim_state_dict(). Returns the form before."""
         if state_dict_type is StateDictType.LOCAL_STATE_DICT:
             raise NotImplementedError("LOCAL_STATE_DICT is not supported: SHARDED_STATE_DICT has DTensors")
         before = FullyShardedDataParallel.get_state_dict_type(module)
@@ -270,7 +270,7 @@ class FullyShardedDataParallel(Module):
 
     @staticmethod
     def get_state_dict_type(module: Module) -> StateDictSettings:
-        """What state_dict() and optim_state_dict() give, of the outermost wrapper."""
+        """Returns the form of state_dict() and optim_state_dict() that the outermost wrapper has."""
         return next((m._settings for m in FullyShardedDataParallel._all_below(module)), _WHOLE)
 
     @staticmethod
@@ -281,7 +281,7 @@ class FullyShardedDataParallel(Module):
         state_dict_config: Any = None,
         optim_state_dict_config: Any = None,
     ) -> Iterator[None]:
-        """What state_dict() and optim_state_dict() give within."""
+        """Sets the form of state_dict() and optim_state_dict() within a block."""
         before = [(m, m._settings) for m in FullyShardedDataParallel._all_below(module)]
         FullyShardedDataParallel.set_state_dict_type(
             module, state_dict_type, state_dict_config, optim_state_dict_config
@@ -326,7 +326,7 @@ class FullyShardedDataParallel(Module):
         load_directly: bool = False,
         group: Any = None,
     ) -> dict[str, Any]:
-        """What the optimizer's load_state_dict() takes, of what optim_state_dict() gave: this process's parts. All
+        """Takes this process's parts of an optim_state_dict(), for the optimizer's load_state_dict(). All
         processes give the state."""
         if is_named_optimizer:
             raise NotImplementedError("optim_state_dict_to_load: is_named_optimizer=True is not supported")

@@ -1,4 +1,4 @@
-"""What a function of tensors does with DTensors: which placements it wants, what it computes locally, and where that lies.
+"""Calls of functions of tensors with DTensors: which placements it wants, what it computes locally, and where that lies.
 
 An op that no rule is for raises. Rules keep to the gradients that _redistribute.py states: what is replicated has a
 replicated gradient, so an operand that is replicated beside one that is not is `copied`, which sums its gradients.
@@ -77,7 +77,7 @@ def call(func: Any, args: Any, kwargs: Any) -> Any:
     )
 
 
-# What is asked of the local tensor: it is the same of the whole.
+# Attributes that the local tensor and the whole have in common.
 _OF_THE_LOCAL = frozenset({
     "", "__get__", "__set__", "is_floating_point", "is_complex", "is_signed", "element_size", "get_device", "register_hook",
     "is_inference", "register_post_accumulate_grad_hook", "retain_grad", "data_ptr", "_version", "output_nr", "dtype",

@@ -213,7 +213,7 @@ def redistributed(x: Tensor, spec: DTensorSpec, placements: tuple[Placement, ...
     are undone from the last to the first that divided it, and divide it again in their order."""
     after = DTensorSpec(spec.mesh, placements, spec.shape)
     touched = {d for d, (a, b) in enumerate(zip(spec.placements, placements, strict=True)) if a != b}
-    # What was divided later must be undone before what was divided earlier.
+    # A later division must be undone before an earlier one.
     order = spec.order()
     for i, d in enumerate(order):
         later = {e for e in order[i + 1 :] if _dim_of(spec.placements[e]) == _dim_of(spec.placements[d]) is not None}

@@ -59,7 +59,7 @@ class ShapeProp(Interpreter):
         self.real_module = self.module
 
     def run_node(self, n: Node) -> Any:
-        """What a node gives; what it is like is noted."""
+        """Runs a node, and keeps the metadata of its result."""
         try:
             result = super().run_node(n)
         except Exception as error:

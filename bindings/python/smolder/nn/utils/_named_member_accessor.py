@@ -94,7 +94,7 @@ def swap_submodule(module: Module, name: str, submodule: Module) -> Module:
 
 
 class NamedMemberAccessor:
-    """What a module has, by paths as "layer1.conv1.weight"; submodules are looked up once."""
+    """Members of a module by paths as "layer1.conv1.weight"; submodules are looked up once."""
 
     def __init__(self, module: Module) -> None:
         self.module = module

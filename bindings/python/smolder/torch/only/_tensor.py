@@ -1,4 +1,4 @@
-"""What torch._tensor rebuilds tensors of a class of their own with: a name that pickles have."""
+"""A function of torch._tensor that pickles name: it rebuilds tensors that have a class of their own."""
 
 from smolder._tensor import Tensor
 

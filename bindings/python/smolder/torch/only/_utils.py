@@ -1,4 +1,4 @@
-"""What torch._utils rebuilds tensors with: the names that pickles have of them."""
+"""Functions of torch._utils that pickles name: they rebuild tensors."""
 
 from smolder import _core
 from smolder.nn.parameter import Parameter

@@ -26,7 +26,7 @@ def _reduced(group, bucket, dtype):
 
 
 def allreduce_hook(process_group: Any, bucket: GradBucket) -> Future[Any]:
-    """What DistributedDataParallel does without a hook."""
+    """Averages gradients as DistributedDataParallel does without a hook."""
     return _reduced(process_group, bucket, bucket.buffer().dtype)
 
 

@@ -10,7 +10,7 @@ __dir__ = _listing(__name__)
 
 
 class TorchDynamoException(RuntimeError):
-    """What all others derive from."""
+    """Base of all the others."""
 
 
 class InternalTorchDynamoError(TorchDynamoException):

@@ -1,4 +1,4 @@
-"""What torch says of Intel's library for matrices, which is not used."""
+"""Flags about Intel's library for matrices, which is not used."""
 
 from smolder._names import listing as _listing
 

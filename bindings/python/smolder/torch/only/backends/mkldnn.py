@@ -1,4 +1,4 @@
-"""What torch says of oneDNN: kernels here are generated, and none is of that library."""
+"""Flags about oneDNN: our kernels are generated, and none is from that library."""
 
 from __future__ import annotations
 

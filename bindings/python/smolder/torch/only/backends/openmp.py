@@ -1,4 +1,4 @@
-"""What torch says of OpenMP: the threads here are a pool of Smolder's."""
+"""Flags about OpenMP: our threads are a pool of Smolder's."""
 
 from smolder._names import listing as _listing
 

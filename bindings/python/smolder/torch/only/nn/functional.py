@@ -12,7 +12,7 @@ __dir__ = _listing(__name__)
 
 
 class ScalingType(enum.Enum):
-    """What a scale belongs to."""
+    """Elements that share a scale."""
 
     TensorWise = 0
     RowWise = 1

@@ -11,7 +11,7 @@ __dir__ = _listing(__name__)
 
 
 class Placement:
-    """What a layout is."""
+    """Layout of a DTensor."""
 
     def is_shard(self, dim: int | None = None) -> bool:
         """Whether it divides the tensor, along `dim` where that is given."""
