@@ -17,8 +17,6 @@
 
 namespace smolder::lazy {
 
-SMOLDER_THREAD_LOCAL BranchTape* BranchTape::current_ = nullptr;
-
 BranchTape::BranchTape(std::string what, Device device)
     : what_(std::move(what)), tape_(new Tape(device)), tracks_(grad_enabled()) {
   tape_->is_own_ = true;
@@ -141,7 +139,7 @@ void BranchTape::refuse_device(Device device) const {
                       to_string(tape_->device_));
 }
 
-void BranchTape::note_draw(Generator* g, std::pair<uint64_t, uint64_t> state) {
+void BranchTape::note_draw(Generator* g, GeneratorState state) {
   if (std::ranges::find(draws_, g, &Draws::value_type::first) == draws_.end()) draws_.emplace_back(g, state);
 }
 

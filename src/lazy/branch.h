@@ -15,27 +15,23 @@
 #include <vector>
 
 #include "smolder/ir/op.h"
-#include "smolder/lazy/lock.h"
+#include "smolder/lazy/observers.h"
 #include "smolder/lazy/record.h"
-
-namespace smolder {
-class Generator;
-}
 
 namespace smolder::lazy {
 
 class Tape;
 
 /// Used by one thread at a time.
-class BranchTape {
+class BranchTape final : public BranchObserver {
  public:
   /// `what` is for messages: "cond".
   BranchTape(std::string what, Device device);
-  ~BranchTape();
+  ~BranchTape() override;
   BranchTape(const BranchTape&) = delete;
 
   /// The one that this thread records on; null outside of branches.
-  static BranchTape* current() { return current_; }
+  static BranchTape* current() { return static_cast<BranchTape*>(current_); }
 
   /// While it lives, this thread's work with tensors is recorded on the tape.
   class Scope {
@@ -46,7 +42,7 @@ class BranchTape {
 
    private:
     BranchTape& branch_;
-    BranchTape* outer_branch_;
+    BranchObserver* outer_branch_;
     Tape* outer_tape_;
     bool eager_, keeps_casts_;
   };
@@ -66,8 +62,7 @@ class BranchTape {
   /// Whether stand-ins require gradients where what they stand for does: as grad mode was, and may be set.
   void set_tracks(bool on) { tracks_ = on; }
 
-  /// Operands as the tape is to see them; a tensor likewise.
-  std::vector<Operand> inside(std::span<const Operand> operands);
+  std::vector<Operand> inside(std::span<const Operand> operands) override;
   Tensor inside(const Tensor& t);
 
   /// A graph of what was recorded, and the numbers that it reads.
@@ -83,15 +78,12 @@ class BranchTape {
   Extracted extract(const std::vector<Tensor>& results, const std::vector<const ir::Meta*>& leaves,
                     const std::unordered_map<size_t, uint32_t>& numbers, uint32_t first_number) const;
 
-  // For the runtime, which tells what happens while a scope lives.
-
-  [[noreturn]] void refuse_read(std::string_view reason) const;
-  [[noreturn]] void refuse_device(Device device) const;
-  /// Throws RuntimeError when `t` is not of this tape, or is an operand or a view of one.
-  void check_write(const Tensor& t) const;
-  void note_draw(Generator* g, std::pair<uint64_t, uint64_t> state);
+  [[noreturn]] void refuse_read(std::string_view reason) const override;
+  [[noreturn]] void refuse_device(Device device) const override;
+  void check_write(const Tensor& t) const override;
+  void note_draw(Generator* g, GeneratorState state) override;
   /// The generators that were used, and where they were before.
-  using Draws = std::vector<std::pair<Generator*, std::pair<uint64_t, uint64_t>>>;
+  using Draws = std::vector<std::pair<Generator*, GeneratorState>>;
   const Draws& draws() const { return draws_; }
 
  private:
@@ -99,7 +91,6 @@ class BranchTape {
   size_t append(const Tensor& outer, const ir::Meta& meta);
   class Without;
 
-  static SMOLDER_THREAD_LOCAL BranchTape* current_;  ///< one for all libraries of the process, so not inline
   std::string what_;
   std::unique_ptr<Tape> tape_;
   std::vector<Outside> outside_;  ///< in the order of the tape's leaves
@@ -107,7 +98,7 @@ class BranchTape {
   Draws draws_;
   bool tracks_;
   Tape* outer_tape_ = nullptr;  ///< while a scope lives
-  BranchTape* outer_branch_ = nullptr;
+  BranchObserver* outer_branch_ = nullptr;
 };
 
 }  // namespace smolder::lazy

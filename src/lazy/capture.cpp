@@ -16,7 +16,7 @@ constexpr uint64_t kIntTag = 0x5eedc0de00000000ull, kFloatTag = 0x7ff85eed000000
 
 }  // namespace
 
-SMOLDER_THREAD_LOCAL Capture* Capture::current_ = nullptr;
+bool StepRecord::known() const { return !tape || tape->forgotten() == forgotten; }
 
 uint32_t StepRecord::want(uint32_t number) {
   const auto at = std::ranges::find(wanted, number);
@@ -61,7 +61,7 @@ void Capture::note_break(std::string_view reason, SourceToken source) {
                 where_.empty() ? "" : ", " + where_, ": it needs values while the function is recorded");
 }
 
-Capture::Used& Capture::use_of(Generator* g, std::pair<uint64_t, uint64_t> state) {
+Capture::Used& Capture::use_of(Generator* g, GeneratorState state) {
   const auto at = std::ranges::find(used_, g, &Used::generator);
   if (at == used_.end()) {
     used_.push_back({g, state, state, true, {}});
@@ -71,7 +71,7 @@ Capture::Used& Capture::use_of(Generator* g, std::pair<uint64_t, uint64_t> state
   return *at;
 }
 
-void Capture::note_draw(Generator* g, std::pair<uint64_t, uint64_t> state, uint64_t offset) {
+void Capture::note_draw(Generator* g, GeneratorState state, uint64_t offset) {
   Used& u = use_of(g, state);
   u.now.second = offset;
   const auto at = static_cast<uint32_t>(&u - used_.data());
@@ -86,16 +86,14 @@ void Capture::note_draw(Generator* g, std::pair<uint64_t, uint64_t> state, uint6
   drawn_.push_back(state);
 }
 
-void Capture::note_move(Generator* g, std::pair<uint64_t, uint64_t> state, uint64_t offset) {
-  use_of(g, state).now.second = offset;
-}
+void Capture::note_move(Generator* g, GeneratorState state, uint64_t offset) { use_of(g, state).now.second = offset; }
 
-void Capture::note_state_read(Generator* g, std::pair<uint64_t, uint64_t> state) {
+void Capture::note_state_read(Generator* g, GeneratorState state) {
   Used& u = use_of(g, state);
   if (u.relative) u.seen.push_back(state.second);
 }
 
-void Capture::note_state(Generator* g, std::pair<uint64_t, uint64_t> before, std::pair<uint64_t, uint64_t> state) {
+void Capture::note_state(Generator* g, GeneratorState before, GeneratorState state) {
   Used& u = use_of(g, before);
   u.now = state;
   u.relative = state.first == u.begin.first && std::ranges::find(u.seen, state.second) != u.seen.end();

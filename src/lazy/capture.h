@@ -20,80 +20,27 @@
 #include <vector>
 
 #include "smolder/core/source_line.h"
-#include "smolder/lazy/lock.h"
+#include "smolder/lazy/observers.h"
 #include "smolder/lazy/random.h"
+#include "smolder/lazy/step_record.h"
 #include "smolder/lazy/tape.h"
 
 namespace smolder::lazy {
 
-/// Where a value comes from when a captured step is run again.
-struct ValueSource {
-  enum Kind : uint8_t {
-    kInput,     ///< what an input holds
-    kConstant,  ///< made by the function from data that is the same each time
-    kResult,    ///< what the step computes, by its place among what is wanted of it
-    kGiven,     ///< a gradient that the backward is given
-    kGradient,  ///< what the backward computes, likewise
-  };
-  Kind kind = kInput;
-  uint32_t index = 0;
-};
-using Sources = std::unordered_map<const Value*, ValueSource>;
-
-/// A parameter of a step that is another number each time.
-struct NumberPatch {
-  enum Kind : uint8_t { kSeed, kOffset, kRunTime };
-  uint32_t parameter = 0;
-  Kind kind = kRunTime;
-  uint32_t index = 0;  ///< of a draw, or of a run-time number
-  Category category = Category::kInt;
-};
-
-/// The numbers that an op took from a generator, relative to where that was when the function was called, unless it was
-/// seeded since.
-struct Draw {
-  uint32_t generator = 0;
-  bool relative = true;
-  uint64_t seed = 0, offset = 0;
-};
-
-/// The effect of a function on a generator.
-struct GeneratorUse {
-  Generator* generator = nullptr;
-  bool relative = true;
-  uint64_t seed = 0, offset = 0;  ///< where it is afterwards
-};
-
-/// A recorded step that can be run again.
-struct StepRecord {
-  Tape* tape = nullptr;  ///< null: nothing was recorded, and nothing runs
-  std::shared_ptr<Trace> trace;
-  uint64_t forgotten = 0;  ///< Tape::forgotten() when it was recorded
-  std::vector<ValueSource> leaves;
-  std::vector<uint64_t> parameters;
-  std::vector<NumberPatch> patches;
-  std::vector<uint32_t> wanted;  ///< numbers of the values that are needed afterwards
-
-  bool known() const { return !tape || tape->forgotten() == forgotten; }
-  /// The place of value `number` among those wanted, which it joins.
-  uint32_t want(uint32_t number);
-};
-
 /// While it is not broken, other threads wait before they record or run anything, so that what is recorded is the
 /// thread's alone; where they have to wait for long, it breaks (see Lock).
-class Capture {
+class Capture final : public CaptureObserver {
  public:
   /// Runs what is pending first. `whole`: what ends the step raises, with its reason and `who` records, instead of
   /// being noted.
   explicit Capture(bool whole, const char* who = "smolder.compile with fullgraph=True");
-  ~Capture();
+  ~Capture() override;
   Capture(const Capture&) = delete;
 
   /// The one of this thread; null outside.
-  static Capture* current() { return current_; }
+  static Capture* current() { return static_cast<Capture*>(current_); }
 
-  /// Something that a recorded step cannot do: it needs the program. The first is kept.
-  void note_break(std::string_view reason, SourceToken source);
+  void note_break(std::string_view reason, SourceToken source) override;
   /// The function makes a tensor, at this address.
   void note_made(const void* impl) { made_.insert(impl); }
   bool made(const TensorImpl* impl) const { return made_.contains(impl); }
@@ -105,13 +52,10 @@ class Capture {
   bool is_constant(const Value* v) const {
     return std::ranges::find(constants_, v, &ValueRef::get) != constants_.end();
   }
-  /// `state` is what the generator was at before it gave numbers, and `offset` what it is at then.
-  void note_draw(Generator* g, std::pair<uint64_t, uint64_t> state, uint64_t offset);
-  /// It goes to another offset of its stream.
-  void note_move(Generator* g, std::pair<uint64_t, uint64_t> state, uint64_t offset);
-  /// The generator is about to go from `before` to `state`.
-  void note_state(Generator* g, std::pair<uint64_t, uint64_t> before, std::pair<uint64_t, uint64_t> state);
-  void note_state_read(Generator* g, std::pair<uint64_t, uint64_t> state);
+  void note_draw(Generator* g, GeneratorState state, uint64_t offset) override;
+  void note_move(Generator* g, GeneratorState state, uint64_t offset) override;
+  void note_state(Generator* g, GeneratorState before, GeneratorState state) override;
+  void note_state_read(Generator* g, GeneratorState state);
   /// A number that stands, as an operand, for one that is told at each run and is `now` at first. Nothing may be
   /// computed of it.
   Scalar run_time_number(Scalar now);
@@ -143,7 +87,7 @@ class Capture {
     Pause(const Pause&) = delete;
 
    private:
-    Capture* before_;
+    CaptureObserver* before_;
   };
 
  private:
@@ -159,8 +103,7 @@ class Capture {
   /// Which run-time number a parameter stands for.
   std::optional<uint32_t> run_time_at(uint64_t bits) const;
 
-  static SMOLDER_THREAD_LOCAL Capture* current_;  ///< one for all libraries of the process, so not inline
-  Capture* outer_;
+  CaptureObserver* outer_;
   bool whole_, broken_ = false, gradients_ = false;
   const char* who_;
   std::string reason_, where_;
@@ -175,12 +118,6 @@ class Capture {
   std::vector<Tape*> tapes_;
   std::atomic<bool> interrupted_{false};
 };
-
-/// Notes a break where there is a capture.
-inline void break_capture(std::string_view reason, SourceToken source) {
-  if (Capture* const c = Capture::current()) [[unlikely]]
-    c->note_break(reason, source);
-}
 
 /// The run-time numbers of a step at a run: seeds and offsets by draw, and those that the program keeps.
 struct RunNumbers {

@@ -7,9 +7,8 @@
 #include "smolder/core/meta_device.h"
 #include "smolder/core/per_thread.h"
 #include "smolder/lazy/batch_access.h"
-#include "smolder/lazy/branch.h"
-#include "smolder/lazy/capture.h"
 #include "smolder/lazy/modes.h"
+#include "smolder/lazy/observers.h"
 
 namespace smolder {
 
@@ -34,9 +33,9 @@ std::pair<uint64_t, uint64_t> Generator::state() const {
 }
 
 void Generator::set_state(std::pair<uint64_t, uint64_t> state) {
-  SMOLDER_CHECK(!lazy::BranchTape::current(), RuntimeError,
+  SMOLDER_CHECK(!lazy::BranchObserver::current(), RuntimeError,
                 "a function of control flow can't set the state of a generator: it is recorded, and may never run");
-  if (lazy::Capture* const c = lazy::Capture::current()) [[unlikely]]
+  if (lazy::CaptureObserver* const c = lazy::CaptureObserver::current()) [[unlikely]]
     c->note_state(this, this->state(), state);
   const std::lock_guard lock(mutex_);
   std::tie(seed_, offset_) = state;
@@ -51,7 +50,7 @@ std::pair<Scalar, Scalar> Generator::take(int64_t elements) {
   const bool in_batch = lazy::batch_depth() > 0;
   if (in_batch) [[unlikely]]
     elements = lazy::batched_draw(elements);
-  if (lazy::BranchTape* const b = lazy::BranchTape::current()) [[unlikely]]
+  if (lazy::BranchObserver* const b = lazy::BranchObserver::current()) [[unlikely]]
     b->note_draw(this, state());
   if (lazy::creation_mode() == meta_device_type()) {  // nothing is drawn for it
     const auto [seed, offset] = state();
@@ -60,7 +59,7 @@ std::pair<Scalar, Scalar> Generator::take(int64_t elements) {
   DrawLog::note(*this);
   const uint64_t words = (static_cast<uint64_t>(elements) + 3) / 4 * 2;
   const auto [seed, offset] = advance(words);
-  if (lazy::Capture* const c = lazy::Capture::current()) [[unlikely]]
+  if (lazy::CaptureObserver* const c = lazy::CaptureObserver::current()) [[unlikely]]
     c->note_draw(this, {seed, offset}, offset + words);
   const std::pair<Scalar, Scalar> out{static_cast<int64_t>(seed), static_cast<int64_t>(offset)};
   if (in_batch) [[unlikely]]
@@ -69,7 +68,7 @@ std::pair<Scalar, Scalar> Generator::take(int64_t elements) {
 }
 
 void Generator::go_to(uint64_t offset) {
-  if (lazy::Capture* const c = lazy::Capture::current()) [[unlikely]]
+  if (lazy::CaptureObserver* const c = lazy::CaptureObserver::current()) [[unlikely]]
     c->note_move(this, state(), offset);
   const std::lock_guard lock(mutex_);
   offset_ = offset;

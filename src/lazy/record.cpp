@@ -16,11 +16,10 @@
 #include "smolder/jit/cuda/shared.h"
 #include "smolder/lazy/ask.h"
 #include "smolder/lazy/batch_access.h"
-#include "smolder/lazy/branch.h"
-#include "smolder/lazy/capture.h"
 #include "smolder/lazy/complex_access.h"
 #include "smolder/lazy/default_dtype.h"
 #include "smolder/lazy/known.h"
+#include "smolder/lazy/observers.h"
 #include "smolder/lazy/ops.h"
 #include "smolder/lazy/recompute.h"
 #include "smolder/lazy/result_layout.h"
@@ -153,7 +152,7 @@ struct Call {
 inline void record_values(const Call& c, std::span<const Operand> operands, ValueRef* values, size_t count) {
   Tape& tape = Tape::on(c.device);
   if (tape.device() != c.device) [[unlikely]]
-    BranchTape::current()->refuse_device(c.device);           // a branch's tape stands for the CPU's
+    BranchObserver::current()->refuse_device(c.device);       // a branch's tape stands for the CPU's
   const bool is_plan_of_one = c.device == DeviceType::kCUDA;  // which is what an eager op is there
   if (t_modes.eager && !is_plan_of_one) [[unlikely]] {
     const SourceToken source = capture_source();
@@ -389,7 +388,7 @@ void record_mixed(const Call& c) {
 }
 
 /// In a branch: tensors from outside are seen through their stand-ins.
-void record_inside(BranchTape& branch, const Call& c) {
+void record_inside(BranchObserver& branch, const Call& c) {
   const auto is_batched = [](const Operand& o) { return o.kind() == Operand::kTensor && o.impl()->value->batched; };
   if (std::ranges::any_of(c.operands, is_batched)) return record_call(c);
   const std::vector<Operand> inside = branch.inside(c.operands);
@@ -422,7 +421,7 @@ void record_asked(Call c) {
 void record(ir::Op op, std::span<const Operand> operands, std::span<const int64_t> attrs, Tensor* outputs) {
   if (t_asking) [[unlikely]]
     return record_asked({op, operands, attrs, outputs});
-  if (BranchTape* const branch = BranchTape::current()) [[unlikely]]
+  if (BranchObserver* const branch = BranchObserver::current()) [[unlikely]]
     return record_inside(*branch, {op, operands, attrs, outputs});
   record_call({op, operands, attrs, outputs});
 }
@@ -507,7 +506,7 @@ void run_recorded(std::string_view reason) {
 }
 
 void step_boundary(std::string_view reason) {
-  if (lazy::Capture::current()) return;  // the function's step ends where it does
+  if (lazy::CaptureObserver::current()) return;  // the function's step ends where it does
   const SourceToken source = capture_source();
   lazy::Tape::each([&](lazy::Tape& tape) {
     if (tape.boundary_ends_step()) tape.sync(reason, source);

@@ -9,8 +9,8 @@
 #include "smolder/eager/dispatcher.h"
 #include "smolder/jit/cuda/shared.h"
 #include "smolder/lazy/batch_access.h"
-#include "smolder/lazy/capture.h"
 #include "smolder/lazy/former.h"
+#include "smolder/lazy/observers.h"
 #include "smolder/lazy/ops.h"  // generated
 #include "smolder/lazy/strides.h"
 #include "smolder/lazy/tape.h"

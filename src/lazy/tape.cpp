@@ -11,11 +11,12 @@
 #include "smolder/core/profile.h"
 #include "smolder/core/size.h"
 #include "smolder/eager/execute.h"
-#include "smolder/lazy/branch.h"
-#include "smolder/lazy/capture.h"
 #include "smolder/lazy/dead_values.h"
 #include "smolder/lazy/known.h"
+#include "smolder/lazy/modes.h"
+#include "smolder/lazy/observers.h"
 #include "smolder/lazy/recompile.h"
+#include "smolder/lazy/step_record.h"
 #include "smolder/lazy/step_undo.h"
 
 namespace smolder::lazy {
@@ -248,7 +249,7 @@ bool Tape::record(ir::Op op, std::span<const Operand> operands, std::span<const 
   }
   if (size() >= options_.soft_bound) [[unlikely]] {
     if (!source) return false;
-    if (size() >= options_.hard_bound || (!Capture::current() && loop_comes_round(op, attrs, *source))) {
+    if (size() >= options_.hard_bound || (!CaptureObserver::current() && loop_comes_round(op, attrs, *source))) {
       static Counter& cuts = counter("trace.cuts");
       cuts.add();
       sync("trace bound", *source);

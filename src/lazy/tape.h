@@ -36,7 +36,7 @@ namespace smolder::lazy {
 struct Known;
 struct RanStep;
 struct StepRecord;
-class BranchTape;
+class BranchObserver;
 class Capture;
 
 /// Switches for tests and tools.
@@ -350,7 +350,7 @@ class Tape {
   bool is_own_ = false;               ///< one thread's for a while: see OwnTape
   bool never_runs_ = false;           ///< of shapes only
   const Capture* capture_ = nullptr;  ///< see set_capture()
-  BranchTape* branch_ = nullptr;      ///< whose tape this is: see branch.h
+  BranchObserver* branch_ = nullptr;  ///< whose tape this is: see branch.h
   bool recorded_anew_ = false;        ///< the trace that is about to run was not known
   std::string complaint_;             ///< what to raise once the step has run
   std::shared_ptr<PlanJob> awaited_;  ///< what is compiled behind the step that is about to run

@@ -8,9 +8,8 @@
 
 #include "smolder/core/fork.h"
 #include "smolder/lazy/batch_access.h"
-#include "smolder/lazy/branch.h"
-#include "smolder/lazy/capture.h"
 #include "smolder/lazy/former.h"
+#include "smolder/lazy/observers.h"
 #include "smolder/lazy/ops.h"  // generated
 #include "smolder/lazy/record.h"
 #include "smolder/lazy/storage.h"
@@ -361,7 +360,7 @@ void assign(const Tensor& self, const Tensor& source) {
   TensorImpl* const impl = self.impl();
   if (any_former()) [[unlikely]]
     refresh(impl);
-  if (const BranchTape* const branch = BranchTape::current()) [[unlikely]]
+  if (const BranchObserver* const branch = BranchObserver::current()) [[unlikely]]
     branch->check_write(self);
   SMOLDER_CHECK(
       !impl->inference || inference_mode_enabled(), RuntimeError,
