@@ -78,8 +78,7 @@ void check_pure(const char* what, const char* which, const Recorded& r) {
 }
 
 /// Records `f`, which is given stand-ins for `given`.
-template <class F>
-std::vector<Tensor> run_inside(BranchTape& tape, const std::vector<Tensor>& given, F&& f) {
+std::vector<Tensor> run_inside(BranchTape& tape, const std::vector<Tensor>& given, auto&& f) {
   const BranchTape::Scope scope(tape);
   std::vector<Tensor> out = f(given);
   for (Tensor& t : out) t = tape.inside(t);

@@ -58,8 +58,7 @@ struct FormulaContext {
   /// Stores a gradient that is of the input's shape and dtype, among the products if it may wait.
   void set(int i, const MatrixGradient& g);
   /// Calls `f` with the input as a Tensor or as a Scalar.
-  template <class F>
-  void visit(int i, F&& f) const {
+  void visit(int i, auto&& f) const {
     if (has_number(i)) {
       f(number(i));
     } else {

@@ -87,24 +87,20 @@ Tensor logaddexp_share(const Tensor& a, const Tensor& b);
 
 // -- bounds, as torch: self has the gradient where it is at one, and within them; nan is neither
 
-template <class Min>
-Tensor clamp_min_grad_self(const Tensor& grad, const Tensor& self, const Min& min) {
+Tensor clamp_min_grad_self(const Tensor& grad, const Tensor& self, const auto& min) {
   return where(self >= min, grad, 0.0);
 }
-template <class Max>
-Tensor clamp_max_grad_self(const Tensor& grad, const Tensor& self, const Max& max) {
+Tensor clamp_max_grad_self(const Tensor& grad, const Tensor& self, const auto& max) {
   return where(self <= max, grad, 0.0);
 }
 template <class Min, class Max>
 Tensor clamp_grad_self(const Tensor& grad, const Tensor& self, const Min& min, const Max& max) {
   return where(logical_and(self >= min, self <= max), grad, 0.0);
 }
-template <class Max>
-Tensor clamp_grad_min(const Tensor& grad, const Tensor& self, const Tensor& min, const Max& max) {
+Tensor clamp_grad_min(const Tensor& grad, const Tensor& self, const Tensor& min, const auto& max) {
   return where(logical_and(self < min, min < max), grad, 0.0);
 }
-template <class Min>
-Tensor clamp_grad_max(const Tensor& grad, const Tensor& self, const Min& min, const Tensor& max) {
+Tensor clamp_grad_max(const Tensor& grad, const Tensor& self, const auto& min, const Tensor& max) {
   return where(logical_or(self > max, max < min), grad, 0.0);
 }
 

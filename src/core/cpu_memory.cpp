@@ -156,8 +156,7 @@ class CpuPool {
     }
   }
 
-  template <class F>
-  void each_statistic(F&& f) {
+  void each_statistic(auto&& f) {
     using Part = cuda::PoolPart;
     for (Part* part : {&counts_.all, &counts_.large, &counts_.small}) {
       for (const auto kind : {&Part::allocated, &Part::blocks, &Part::reserved, &Part::segments}) f(part->*kind);

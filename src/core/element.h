@@ -13,8 +13,7 @@ namespace smolder {
 
 /// Calls `f(T{})` with the type that elements of `t` have in memory. Throws InternalError for complex ones, which are
 /// two numbers each: graphs and kernels have none.
-template <class F>
-decltype(auto) with_type(DType t, F&& f) {
+decltype(auto) with_type(DType t, auto&& f) {
   switch (t) {
     case DType::kBool:
       return f(bool{});

@@ -63,8 +63,7 @@ void broadcast(Communicator& c, Word word, const Words& w, const Bytes& b, int /
 }
 
 /// Between a tensor in pieces whole, and what each rank has of all of them, one rank behind the other.
-template <class Copy>
-void each_part(const std::vector<Piece>& pieces, size_t of_rank, int size, size_t item, Copy&& copy) {
+void each_part(const std::vector<Piece>& pieces, size_t of_rank, int size, size_t item, auto&& copy) {
   for (size_t r = 0; r < static_cast<size_t>(size); ++r) {
     for (const Piece& p : pieces) copy((p.whole + r * p.count) * item, (r * of_rank + p.part) * item, p.count * item);
   }

@@ -16,8 +16,7 @@ std::atomic<bool> g_stands_in{false};
 size_t bytes_of(const eager::TensorView& v) { return static_cast<size_t>(numel(v.shape)) * itemsize(v.dtype); }
 
 /// Calls `copy(at, bytes)` for the pieces of `to` that `from` fills.
-template <class Copy>
-void tile(size_t from, size_t to, Copy&& copy) {
+void tile(size_t from, size_t to, auto&& copy) {
   for (size_t at = 0; from && at < to; at += from) copy(at, std::min(from, to - at));
 }
 

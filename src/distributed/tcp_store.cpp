@@ -34,10 +34,7 @@ enum What : uint16_t { kSet = 1, kFind, kAdd, kCompareSet, kAppend, kErase, kCou
 enum Status : uint32_t { kOk, kNone, kError };
 
 void put(std::string& to, const void* bytes, size_t count) { to.append(static_cast<const char*>(bytes), count); }
-template <class T>
-void put(std::string& to, T number) {
-  put(to, &number, sizeof(number));
-}
+void put(std::string& to, auto number) { put(to, &number, sizeof(number)); }
 template <class T>
 T number_at(const std::string& from, size_t at) {
   T out;

@@ -34,8 +34,7 @@ class Sizes {
   int64_t operator()(const ir::Dim& d) const {
     return evaluated_.empty() ? d.value : ir::SymTable::value(d, evaluated_);
   }
-  template <class List>
-  Dims dims(const List& list) const {
+  Dims dims(const auto& list) const {
     Dims out;
     for (const ir::Dim& d : list) out.push_back((*this)(d));
     return out;

@@ -11,8 +11,7 @@
 namespace smolder::ir {
 
 /// Calls `f(const AttrInfo&, size_t first_word, size_t num_words)` for each attribute of an encoded list.
-template <class F>
-void for_each_attr(const OpInfo& op, std::span<const int64_t> words, F&& f) {
+void for_each_attr(const OpInfo& op, std::span<const int64_t> words, auto&& f) {
   size_t at = 0;
   for (const AttrInfo& a : op.attrs) {
     size_t n = 1;
@@ -51,8 +50,7 @@ inline constexpr int64_t kAbovePosition = 2;
 enum WordRole : uint8_t { kFixedWord, kSizeWord, kPositionWord };
 
 /// Calls `f(size_t word_index, WordRole)` for each word.
-template <class F>
-void for_each_attr_word(const OpInfo& op, std::span<const int64_t> words, F&& f) {
+void for_each_attr_word(const OpInfo& op, std::span<const int64_t> words, auto&& f) {
   for_each_attr(op, words, [&](const AttrInfo& a, size_t first, size_t count) {
     const bool counted = a.kind == AttrKind::kOptionalSize || a.kind == AttrKind::kSizeList;
     const bool sizes = a.kind == AttrKind::kSize || counted;

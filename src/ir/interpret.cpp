@@ -164,8 +164,7 @@ PlainTensor run_expand(const Step& s) {
 }
 
 /// Moves elements: `from` maps an index of the result to one of the operand.
-template <class F>
-PlainTensor moved(const Step& s, F from) {
+PlainTensor moved(const Step& s, auto from) {
   const PlainTensor& x = s.operand(0);
   return make(s.out[0], [&](const Dims& index, int64_t) { return x.elements[position(from(index), x.shape)]; });
 }
@@ -260,8 +259,7 @@ void scan_integers(ScanKind kind, DType t, std::span<Scalar> row) {
 }
 
 /// Calls `f(first, step)` for every row along `axis`: its first position and how far apart its elements are.
-template <class F>
-void for_each_row(const Dims& shape, int axis, F f) {
+void for_each_row(const Dims& shape, int axis, auto f) {
   int64_t step = 1;
   for (int a = axis + 1; a < shape.size(); ++a) step *= shape[a];
   for_each_index(shape, [&](const Dims& at, int64_t p) {

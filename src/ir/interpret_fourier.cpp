@@ -19,8 +19,7 @@ struct Numbers {
 };
 
 /// `f(row)` for each row along `axis`; rows have `extent` elements afterwards.
-template <class F>
-Numbers along(const Numbers& x, int axis, int64_t extent, F f) {
+Numbers along(const Numbers& x, int axis, int64_t extent, auto f) {
   Numbers out{x.shape, {}};
   out.shape[axis] = extent;
   out.elements.resize(static_cast<size_t>(numel(out.shape)));

@@ -20,8 +20,7 @@ struct Step {
 };
 
 /// Calls `f(index, position)` for each index of `shape` in row-major order.
-template <class F>
-void for_each_index(const Dims& shape, F f) {
+void for_each_index(const Dims& shape, auto f) {
   const int64_t n = numel(shape);
   Dims index = Dims::filled(shape.size(), 0);
   for (int64_t p = 0; p < n; ++p) {
@@ -38,8 +37,7 @@ inline int64_t position(const Dims& index, const Dims& shape) {
 }
 
 /// A tensor of the given metadata, element by element.
-template <class F>
-PlainTensor make(const Meta& m, F element) {
+PlainTensor make(const Meta& m, auto element) {
   PlainTensor t{m.dtype, m.shape, {}, m.weak};
   t.elements.reserve(numel(m.shape));
   for_each_index(m.shape, [&](const Dims& index, int64_t p) { t.elements.push_back(element(index, p)); });

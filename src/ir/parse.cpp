@@ -85,8 +85,7 @@ class Parser {
     at_ = end.ptr - text_.data();
     return v;
   }
-  template <class Item>
-  void comma_separated(std::string_view close, Item item) {
+  void comma_separated(std::string_view close, auto item) {
     if (accept(close)) return;
     do item();
     while (accept(","));
@@ -273,8 +272,7 @@ class Parser {
     }
   }
 
-  template <class Present>
-  void optional(std::vector<Dim>& words, Present present) {
+  void optional(std::vector<Dim>& words, auto present) {
     if (accept("none")) {
       words.insert(words.end(), {0, 0});
     } else {

@@ -96,8 +96,7 @@ class AttrPrinter {
     return fits_ ? std::string(a.choices[v]) : "";
   }
   /// An absent value still has its words; they are zero.
-  template <class Present>
-  std::string optional(int absent_words, Present present) {
+  std::string optional(int absent_words, auto present) {
     if (take_flag()) return present();
     for (int i = 0; i < absent_words; ++i) fits_ = take_constant() == 0 && fits_;
     return "none";

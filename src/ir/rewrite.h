@@ -66,8 +66,7 @@ class Rewriter {
 
 /// Copies the nodes for which `replace(rewriter, node)` is false, in order. Where it is true, it has set what the
 /// node's results became, or nothing reads them. What it adds by the rewriter's builder has the node's origin.
-template <class Replace>
-void rewrite_nodes(Rewriter& r, Replace&& replace) {
+void rewrite_nodes(Rewriter& r, auto&& replace) {
   for (const Node& n : r.from().nodes) {
     r.builder().set_origin(n.origin);
     if (!replace(r, n)) r.copy(n);

@@ -23,8 +23,7 @@ std::optional<StridedView> apply_movement(ir::SymTable& sym, const ir::Graph& g,
                                           const StridedView& x);
 /// `v` as a walk through the memory that it is moved from; empty when strides can't say it. `memory` says how a value
 /// lies in memory; empty where it is not there, but is movement of what is.
-template <class F>
-std::optional<StridedView> view_from(ir::SymTable& sym, const ir::Graph& g, ir::ValueId v, F&& memory);
+std::optional<StridedView> view_from(ir::SymTable& sym, const ir::Graph& g, ir::ValueId v, auto&& memory);
 /// Is the walk row-major without gaps (so that its elements are a block of memory)?
 bool is_contiguous(ir::SymTable& sym, const StridedView& v);
 
@@ -44,8 +43,7 @@ inline bool is_number(const ir::Graph& g, ir::ValueId v) {
   return g.info(v).weak || op == ir::Op::kConstant || op == ir::Op::kParameter || op == ir::Op::kExtent;
 }
 
-template <class F>
-std::optional<StridedView> view_from(ir::SymTable& sym, const ir::Graph& g, ir::ValueId v, F&& memory) {
+std::optional<StridedView> view_from(ir::SymTable& sym, const ir::Graph& g, ir::ValueId v, auto&& memory) {
   std::vector<const ir::Node*> path;
   std::optional<StridedView> view;
   while (!(view = memory(v))) {

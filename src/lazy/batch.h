@@ -85,8 +85,7 @@ ValueRef rebatched(const BatchedValue& from, Tensor elements);
 /// `made`, of one element, as all elements of the batches of `like` have it: each may be written apart.
 Tensor batched_like(const Tensor& like, Tensor made);
 /// The same op on all elements.
-template <class F>
-Tensor map_elements(const Tensor& t, F f) {
+Tensor map_elements(const Tensor& t, auto f) {
   const BatchedValue& b = *batched(t.impl());
   const AtLevel below(b.level - 1);
   return Tensor(new TensorImpl(rebatched(b, f(b.elements))));

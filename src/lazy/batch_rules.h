@@ -46,8 +46,7 @@ class BatchCall {
   /// Records the op, or one like it.
   std::vector<Tensor> call(std::span<const Operand> given, std::span<const int64_t> words) const;
   /// Calls `f` with operands at the level, where they have no history; for rules that are made of other ops.
-  template <class F>
-  std::vector<Tensor> parts(F f) const {
+  std::vector<Tensor> parts(auto f) const {
     std::vector<Tensor> made;
     {
       const AtLevel here(level);

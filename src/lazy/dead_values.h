@@ -22,8 +22,7 @@ class DeadRing {
     return true;
   }
   bool empty() const { return begin_.load(std::memory_order_relaxed) == end_.load(std::memory_order_acquire); }
-  template <class F>
-  void take(F&& f) {
+  void take(auto&& f) {
     const uint32_t end = end_.load(std::memory_order_acquire);
     for (uint32_t i = begin_.load(std::memory_order_relaxed); i != end; ++i) f(slots_[i % kSize]);
     begin_.store(end, std::memory_order_release);
@@ -55,8 +54,7 @@ class DeadValues {
     return none;
   }
   /// Calls f with each. Its caller holds the tape's lock.
-  template <class F>
-  void take(F&& f) {
+  void take(auto&& f) {
     for (DeadRing* r = first(); r; r = r->next) r->take(f);
     Value* v = stack_.exchange(nullptr, std::memory_order_acquire);
     while (v) f(std::exchange(v, v->next_free));

@@ -89,8 +89,7 @@ Term summed(const Term& t, const Labels& kept) {
 }
 
 /// t's dimensions in the order of the lists, each list as one dimension, broadcast to what `extent` says.
-template <class Extent>
-Tensor grouped(const Term& t, const std::vector<Labels>& lists, const Extent& extent) {
+Tensor grouped(const Term& t, const std::vector<Labels>& lists, const auto& extent) {
   Dims order, wide, shape;
   for (const Labels& list : lists) {
     shape.push_back(1);

@@ -49,8 +49,7 @@ void move_running(const Tensor& running, const Tensor& batch, Scalar momentum) {
 
 /// Moves the running statistics towards those of a batch, which are the same sums as the normalisation's: the compiler
 /// forms them once. `of` makes one number a channel of what was reduced.
-template <class F>
-void move_statistics(const Tensor& input, const NormArguments& a, F of) {
+void move_statistics(const Tensor& input, const NormArguments& a, auto of) {
   SMOLDER_CHECK(a.running_mean.defined() == a.running_var.defined(), ValueError,
                 "running_mean and running_var must either both be None or neither be None");
   if (!a.running_mean.defined()) return;

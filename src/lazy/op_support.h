@@ -75,8 +75,7 @@ Tensor reduced(const Tensor& loss, std::string_view reduction);
 [[noreturn]] void raise_as(std::string_view op, const Error& e);
 
 /// `f` of each.
-template <class F>
-std::vector<Tensor> each(TensorList tensors, F f) {
+std::vector<Tensor> each(TensorList tensors, auto f) {
   std::vector<Tensor> out;
   for (size_t i = 0; i < tensors.size(); ++i) out.push_back(f(tensors.data()[i]));
   return out;

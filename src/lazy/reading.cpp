@@ -76,8 +76,7 @@ BufferRef Tensor::materialize(std::string_view reason) const {
 namespace {
 
 /// Calls f(element) with each of `n` elements as a bool, an int64 or a double.
-template <class F>
-void for_each_element(const void* data, DType dtype, int64_t n, F&& f) {
+void for_each_element(const void* data, DType dtype, int64_t n, auto&& f) {
   SMOLDER_CHECK(!is_complex(dtype), NotImplementedError, "elements of ", name(dtype),
                 " as real numbers are not supported; read those of view_as_real()");
   with_type(dtype, [&]<class T>(T) {

@@ -301,8 +301,7 @@ class Likeness {
   }
 
  private:
-  template <class F>
-  static void each_key(const Trace& t, F f) {
+  static void each_key(const Trace& t, auto f) {
     for (const Instr& e : t.instrs) {
       f(static_cast<uint64_t>(e.op));
       f(uint64_t{1} << 32 | e.source);
@@ -319,8 +318,7 @@ class Likeness {
 
 /// The trace most like the step's; of equals that which starts alike for longest, then the one that ran last, then the
 /// latest. Null when none has much in common with it.
-template <class May>
-const Trace* nearest(const Trace& t, std::span<const std::shared_ptr<Trace>> known, const Trace* last, May may) {
+const Trace* nearest(const Trace& t, std::span<const std::shared_ptr<Trace>> known, const Trace* last, auto may) {
   constexpr double kLittle = 0.3, kContained = 0.6;
   using Rank = std::tuple<double, size_t, bool>;
   const Likeness likeness(t);

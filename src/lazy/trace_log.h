@@ -87,8 +87,7 @@ class TraceLog {
     int64_t unordered_runs = 0;  ///< of steps that are counted, after the order had become too long
   };
   /// Calls f with what there is, which must not run steps.
-  template <class F>
-  void read(F&& f) {
+  void read(auto&& f) {
     const std::lock_guard hold(mutex_);
     f(contents_);
   }

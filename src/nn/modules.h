@@ -80,8 +80,7 @@ class SequentialImpl : public Module {
     (push_back(std::move(modules)), ...);
   }
   /// Adds a module, or a pointer to one, under its position as name.
-  template <class M>
-  void push_back(M module) {
+  void push_back(auto module) {
     register_module(std::to_string(steps_.size()), module);
     steps_.push_back([module](const Tensor& x) {
       if constexpr (requires { module(x); }) {

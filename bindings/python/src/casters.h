@@ -79,8 +79,7 @@ struct TensorOrNumber {
   Tensor tensor;
   Scalar number = false;
   /// Calls `f` with whichever it is.
-  template <class F>
-  void visit(F&& f) const {
+  void visit(auto&& f) const {
     if (tensor.defined()) {
       f(tensor);
     } else {

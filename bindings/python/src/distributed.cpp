@@ -53,8 +53,7 @@ Milliseconds milliseconds(double seconds) { return Milliseconds(static_cast<int6
 double seconds(Milliseconds time) { return static_cast<double>(time.count()) / 1000; }
 
 /// Calls `f` without the GIL.
-template <class F>
-auto outside(F&& f) {
+auto outside(auto&& f) {
   const WithoutGil nogil;
   return f();
 }

@@ -17,8 +17,7 @@ using eager::Array;
 Tensor tensor_of(const Array& a) { return Tensor::from_buffer(a.buffer, a.shape, a.dtype); }
 
 /// Runs `work` with the elements of the operands, which end the step that they are computed in.
-template <class Work>
-auto queue(const char* name, std::initializer_list<Tensor> operands, Work&& work) {
+auto queue(const char* name, std::initializer_list<Tensor> operands, auto&& work) {
   const WithoutGil nogil;
   const SourceToken source = capture_source();
   std::vector<Array> arrays;

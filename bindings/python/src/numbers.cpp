@@ -164,14 +164,12 @@ Tensor addcdiv_scaled(const Tensor& self, const Tensor& a, const Tensor& b, cons
   return (in(self) + in(value)*in(a) / in(b)).to(in.result);
 }
 
-template <class F>
-void define_sum(nb::module_& m, nb::class_<Tensor>& tensor, const char* name, F&& f) {
+void define_sum(nb::module_& m, nb::class_<Tensor>& tensor, const char* name, auto&& f) {
   m.def(name, f, nb::arg("input"), nb::arg("other"), nb::kw_only(), nb::arg("alpha"));
   tensor.def(name, f, nb::arg("other"), nb::kw_only(), nb::arg("alpha"));
 }
 
-template <class F>
-void define_product(nb::module_& m, nb::class_<Tensor>& tensor, const char* name, F&& f) {
+void define_product(nb::module_& m, nb::class_<Tensor>& tensor, const char* name, auto&& f) {
   m.def(name, f, nb::arg("input"), nb::arg("tensor1"), nb::arg("tensor2"), nb::kw_only(), nb::arg("value"));
   tensor.def(name, f, nb::arg("tensor1"), nb::arg("tensor2"), nb::kw_only(), nb::arg("value"));
 }

@@ -123,8 +123,7 @@ namespace {
 }
 
 /// Calls what takes the GIL, or never returns.
-template <class F>
-auto or_wait_for_the_end(F&& take) {
+auto or_wait_for_the_end(auto&& take) {
   try {
     return take();
   } catch (const abi::__forced_unwind&) {

@@ -52,8 +52,7 @@ bool has_several_tensors(PyObject* bases) {
 }
 
 /// Calls f while a class of several tensors seems to have one base, that of its layout.
-template <class F>
-int with_one_base(PyObject* self, F f) {
+int with_one_base(PyObject* self, auto f) {
   auto* const type = reinterpret_cast<PyTypeObject*>(self);
   PyObject* const all = type->tp_bases;
   if (!all || !has_several_tensors(all)) return f();

@@ -136,8 +136,7 @@ struct PythonArguments {
 };
 
 /// Puts the arguments of a call in the order of its signature. `operand(i)` is the object of flattened operand i.
-template <class F>
-PythonArguments arrange(const ir::Schema& schema, size_t num_inputs, std::span<const int64_t> words, F&& operand) {
+PythonArguments arrange(const ir::Schema& schema, size_t num_inputs, std::span<const int64_t> words, auto&& operand) {
   size_t num_operands = 0;
   std::vector<const SchemaArgument*> attrs;
   for (const SchemaArgument& a : schema.arguments) {

@@ -24,8 +24,7 @@ size_t segment_bytes(size_t size) {
 constexpr Statistic PoolPart::* kKinds[] = {&PoolPart::allocated,     &PoolPart::requested, &PoolPart::blocks,
                                             &PoolPart::reserved,      &PoolPart::segments,  &PoolPart::inactive,
                                             &PoolPart::inactive_bytes};
-template <class F>
-void each_statistic(PoolStatistics& s, F&& f) {
+void each_statistic(PoolStatistics& s, auto&& f) {
   for (PoolPart* part : {&s.all, &s.large, &s.small}) {
     for (const auto kind : kKinds) f(part->*kind);
   }

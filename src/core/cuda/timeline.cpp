@@ -38,8 +38,7 @@ struct Timeline {
     static auto* const all = new std::array<Timeline, kMaxCudaDevices>;
     return (*all)[device];
   }
-  template <class F>
-  static void each(F&& f) {
+  static void each(auto&& f) {
     for (int device = 0; device < kMaxCudaDevices; ++device) {
       Timeline& t = of(device);
       const std::lock_guard hold(t.lock);

@@ -14,8 +14,7 @@ class TimedWork {
  public:
   /// `describe` is asked for the spans, but for their times, when somebody profiles. Several are of what runs side by
   /// side: each gets a part of the time, as it has of the bytes.
-  template <class F>
-  TimedWork(Stream& stream, F&& describe) {
+  TimedWork(Stream& stream, auto&& describe) {
     if (profiles_devices()) [[unlikely]]
       begin(stream, describe());
   }

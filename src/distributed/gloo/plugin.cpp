@@ -60,8 +60,7 @@ class GlooTransfer final : public Communicator::Transfer {
 };
 
 /// Gloo moves what has the size of a T; how it is reduced is ours.
-template <class F>
-void with_item(size_t itemsize, F&& f) {
+void with_item(size_t itemsize, auto&& f) {
   switch (itemsize) {
     case 1:
       return f(uint8_t{});
@@ -184,8 +183,7 @@ class GlooCommunicator final : public Communicator {
  private:
   static char* mine(const void* data) { return const_cast<char*>(static_cast<const char*>(data)); }
   size_t size() const { return static_cast<size_t>(context_->size); }
-  template <class Options>
-  static void set(Options& o, Word word) {
+  static void set(auto& o, Word word) {
     o.setTag(word.tag);
     o.setTimeout(word.timeout);
   }

@@ -158,8 +158,7 @@ void Communicator::refuse(const char* name, Status status) {
   raise<DistBackendError>(name, ": ", library().error_string(status), more && *more ? ": " : "", more ? more : "");
 }
 
-template <class Make>
-void Communicator::call(const char* name, const Make& make) {
+void Communicator::call(const char* name, const auto& make) {
   smolder::cuda::make_current(device_);
   const std::lock_guard hold(lock_);
   const Status status = aborted_ ? kSuccess : make(comm_);

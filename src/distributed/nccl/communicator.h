@@ -52,8 +52,7 @@ class Communicator {
   void abort() noexcept;
 
  private:
-  template <class Make>
-  void call(const char* name, const Make& make);
+  void call(const char* name, const auto& make);
   [[noreturn]] void refuse(const char* name, Status status);
 
   const int device_;

@@ -57,8 +57,7 @@ struct Side {
 
 /// Calls `f(part, axis, begin)` for parts of `shape`, several at once: from `begin` on along an axis other than
 /// `along`.
-template <class F>
-void for_parts(const shape_t& shape, int along, F&& f) {
+void for_parts(const shape_t& shape, int along, auto&& f) {
   int most = -1;
   int64_t elements = 1;
   for (int a = 0; a < static_cast<int>(shape.size()); ++a) {

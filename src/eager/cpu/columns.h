@@ -78,8 +78,7 @@ class ConvTiling {
 };
 
 /// Calls f(image, y, x, count) for each stretch of a tile within a row of the output.
-template <class F>
-void for_stretches(const ConvShape& s, const ConvTile& tile, F f) {
+void for_stretches(const ConvShape& s, const ConvTile& tile, auto f) {
   int64_t image = tile.image, y = tile.first / s.out_w, x = tile.first % s.out_w;
   for (int64_t left = tile.count; left > 0;) {
     const int64_t count = std::min(left, s.out_w - x);
@@ -102,8 +101,7 @@ struct ConvSpan {
 
 /// Calls f(image, y, rows, x, count) for stretches of a tile that are whole rows, as many as there are, or one that is
 /// none.
-template <class F>
-void for_row_blocks(const ConvShape& s, const ConvTile& tile, F f) {
+void for_row_blocks(const ConvShape& s, const ConvTile& tile, auto f) {
   int64_t image = tile.image, y = tile.first / s.out_w, x = tile.first % s.out_w;
   for (int64_t left = tile.count; left > 0;) {
     const bool whole = x == 0 && left >= s.out_w;

@@ -54,16 +54,14 @@ Images<E> images_of(const TensorView& v) {
 }
 
 /// Calls `f(E{})` with the unsigned integer as wide as an element: enough to move it, and zero is zero.
-template <class F>
-void with_bits(DType t, F&& f) {
+void with_bits(DType t, auto&& f) {
   with_item_type(itemsize(t), [&]<class E>(E) {
     if constexpr (sizeof(E) > 1) f(E{});
   });
 }
 
 /// Calls f(i) for each task, on several threads where there are enough; else what f calls may be shared by them.
-template <class F>
-void for_tasks(int64_t tasks, F f) {
+void for_tasks(int64_t tasks, auto f) {
   if (tasks < num_threads()) {
     for (int64_t i = 0; i < tasks; ++i) f(i);
   } else {
@@ -76,8 +74,7 @@ void for_tasks(int64_t tasks, F f) {
 /// Products that differ in two sizes alone, each of which has two values at most; made before threads share them.
 class Products {
  public:
-  template <class Desc>
-  Products(int64_t a, int64_t last_a, int64_t b, int64_t last_b, Desc desc) {
+  Products(int64_t a, int64_t last_a, int64_t b, int64_t last_b, auto desc) {
     for (const int64_t i : {a, last_a}) {
       for (const int64_t j : {b, last_b}) {
         if (!find(i, j)) made_.push_back({i, j, Matmul::get(desc(i, j))});
@@ -342,8 +339,7 @@ void sum_weight(const ConvShape& s, DType dtype, const Images<const E>& x, const
 }
 
 /// Calls f(T{}) with the type that `t` is summed in.
-template <class F>
-void with_sum_type(DType t, F&& f) {
+void with_sum_type(DType t, auto&& f) {
   if (t == DType::kFloat64) {
     f(double{});
   } else {

@@ -29,8 +29,7 @@ struct Simd {
     __builtin_memcpy(&v, p, sizeof v);
     return v;
   }
-  template <class E>
-  static V load(const E* p) {
+  static V load(const auto* p) {
     V v;
     for (int i = 0; i < W; ++i) v[i] = to_float(p[i]);
     return v;
@@ -42,8 +41,7 @@ struct Simd {
   static void store(Float16* p, V v) {
     for (int i = 0; i < W; ++i) p[i] = to_float16(v[i]);
   }
-  template <class E>
-  static void copy_narrow(const E* from, T* to) {
+  static void copy_narrow(const auto* from, T* to) {
     for (int i = 0; i < kRows; i += W) store(to + i, load(from + i));
   }
   static V broadcast(const T* p) { return V{} + *p; }

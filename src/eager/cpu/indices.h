@@ -74,8 +74,7 @@ class Columns {
   int64_t count() const { return numel(extents_); }
 
   /// Calls `f(offsets)` for columns [begin, end).
-  template <class F>
-  void for_each(int64_t begin, int64_t end, F f) const {
+  void for_each(int64_t begin, int64_t end, auto f) const {
     Dims index = Dims::filled(extents_.size(), 0);
     std::array<int64_t, N> at{};
     int64_t rest = begin;
@@ -121,8 +120,7 @@ struct Rows {
 };
 
 /// Runs `f` with a row-major result: `out` itself, or scratch memory that is then copied to it.
-template <class F>
-void with_contiguous(const TensorView& out, F f) {
+void with_contiguous(const TensorView& out, auto f) {
   if (is_contiguous(out.shape, out.strides)) return f(out);
   const BufferRef scratch = allocate(static_cast<size_t>(numel(out.shape)) * itemsize(out.dtype));
   const TensorView plain{scratch->data(), out.dtype, out.shape, contiguous_strides(out.shape)};

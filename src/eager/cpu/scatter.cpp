@@ -204,8 +204,7 @@ bool is_one_number(const TensorView& v) {
 }
 
 /// Slices of an axis written at a vector of indices.
-template <class Combine>
-void run_rows(const KernelCall& call, int axis, const TensorView& at, const TensorView& from, Combine combine) {
+void run_rows(const KernelCall& call, int axis, const TensorView& at, const TensorView& from, auto combine) {
   BufferRef holders[2];
   const TensorView x = with_axis(call.inputs[0]);
   const Rows r(x.shape, axis, at.shape);
@@ -231,8 +230,7 @@ void run_rows(const KernelCall& call, int axis, const TensorView& at, const Tens
   });
 }
 
-template <class Combine>
-void run_rows(const KernelCall& call, Combine combine) {
+void run_rows(const KernelCall& call, auto combine) {
   const int axis = normalize_axis(call.attrs[0], call.inputs[0].shape.size());
   run_rows(call, axis, call.inputs[1], call.inputs[2], combine);
 }

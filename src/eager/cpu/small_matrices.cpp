@@ -46,8 +46,7 @@ bool factor_cholesky(const T* a, T* low, int64_t n) {
 }
 
 /// The row from k on with the largest element of column k.
-template <class T>
-int64_t best_pivot(const T* a, int64_t k, int64_t n) {
+int64_t best_pivot(const auto* a, int64_t k, int64_t n) {
   int64_t best = k;
   for (int64_t i = k + 1; i < n; ++i) {
     if (std::abs(a[i * n + k]) > std::abs(a[best * n + k])) best = i;
@@ -142,8 +141,7 @@ bool for_each_matrix(const Array& a, Array& x, int64_t n, Each each) {
 }
 
 /// The same for the dtype of a.
-template <class Each>
-std::optional<Array> over_matrices(const Array& a, Array x, Each each) {
+std::optional<Array> over_matrices(const Array& a, Array x, auto each) {
   const int64_t n = a.shape[a.shape.size() - 1];
   const bool all =
       a.dtype == DType::kFloat32 ? for_each_matrix<float>(a, x, n, each) : for_each_matrix<double>(a, x, n, each);

@@ -15,8 +15,7 @@ struct alignas(64) Block {
 };
 
 /// Fills `out` block by block: `f(begin, count, elements)`.
-template <class F>
-void generate(const TensorView& out, F f) {
+void generate(const TensorView& out, auto f) {
   const Sequence to(out);
   parallel_for(numel(out.shape), kGrain, [&](int64_t begin, int64_t end) {
     Block block;

@@ -18,8 +18,7 @@ inline constexpr int64_t kBlock = 512;
 inline constexpr int64_t kGrain = 32 * kBlock;
 
 /// Calls `f(T{})` with the unsigned integer as wide as an element.
-template <class F>
-void with_item_type(size_t itemsize, F&& f) {
+void with_item_type(size_t itemsize, auto&& f) {
   switch (itemsize) {
     case 1:
       return f(uint8_t{});
@@ -135,8 +134,7 @@ class Sequence {
   }
 
   /// Calls f(address, stride in bytes, length) for each stretch of the innermost axis.
-  template <class F>
-  void for_runs(int64_t begin, int64_t count, F f) const {
+  void for_runs(int64_t begin, int64_t count, auto f) const {
     const int inner = rank_ - 1;
     if (inner == 0) return f(data_ + begin * stride_[0], stride_[0], count);
     std::array<int64_t, kMaxRank> index;

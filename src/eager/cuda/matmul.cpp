@@ -154,8 +154,7 @@ struct Problem {
   }
 
  private:
-  template <class T>
-  void set(LtDescAttribute which, const T& value) const {
+  void set(LtDescAttribute which, const auto& value) const {
     check_lt(cublaslt().desc_set(product, which, &value, sizeof value), "desc_set");
   }
   void set_transposed(LtDescAttribute which, bool transposed) { set(which, int32_t{transposed ? 1 : 0}); }

@@ -76,95 +76,35 @@ class HostBuilder {
     return static_cast<Value<L>>(v);
   }
 
-  template <std::floating_point T>
-  static T fadd(T a, T b) {
-    return a + b;
-  }
-  template <std::floating_point T>
-  static T fsub(T a, T b) {
-    return a - b;
-  }
-  template <std::floating_point T>
-  static T fmul(T a, T b) {
-    return a * b;
-  }
-  template <std::floating_point T>
-  static T fdiv(T a, T b) {
-    return a / b;
-  }
-  template <std::floating_point T>
-  static T fma(T a, T b, T c) {
-    return std::fma(a, b, c);
-  }
-  template <std::floating_point T>
-  static T fneg(T a) {
-    return -a;
-  }
-  template <std::floating_point T>
-  static T fabs(T a) {
-    return std::fabs(a);
-  }
-  template <std::floating_point T>
-  static T sqrt(T a) {
-    return std::sqrt(a);
-  }
-  template <std::floating_point T>
-  static T rint(T a) {
-    return std::nearbyint(a);
-  }
-  template <std::floating_point T>
-  static T floor(T a) {
-    return std::floor(a);
-  }
-  template <std::floating_point T>
-  static T ceil(T a) {
-    return std::ceil(a);
-  }
-  template <std::floating_point T>
-  static T trunc(T a) {
-    return std::trunc(a);
-  }
-  template <std::floating_point T>
-  static bool feq(T a, T b) {
-    return a == b;
-  }
-  template <std::floating_point T>
-  static bool fne(T a, T b) {
-    return a != b;
-  }
-  template <std::floating_point T>
-  static bool flt(T a, T b) {
-    return a < b;
-  }
-  template <std::floating_point T>
-  static bool fle(T a, T b) {
-    return a <= b;
-  }
+  static auto fadd(std::floating_point auto a, decltype(a) b) { return a + b; }
+  static auto fsub(std::floating_point auto a, decltype(a) b) { return a - b; }
+  static auto fmul(std::floating_point auto a, decltype(a) b) { return a * b; }
+  static auto fdiv(std::floating_point auto a, decltype(a) b) { return a / b; }
+  static auto fma(std::floating_point auto a, decltype(a) b, decltype(a) c) { return std::fma(a, b, c); }
+  static auto fneg(std::floating_point auto a) { return -a; }
+  static auto fabs(std::floating_point auto a) { return std::fabs(a); }
+  static auto sqrt(std::floating_point auto a) { return std::sqrt(a); }
+  static auto rint(std::floating_point auto a) { return std::nearbyint(a); }
+  static auto floor(std::floating_point auto a) { return std::floor(a); }
+  static auto ceil(std::floating_point auto a) { return std::ceil(a); }
+  static auto trunc(std::floating_point auto a) { return std::trunc(a); }
+  static bool feq(std::floating_point auto a, decltype(a) b) { return a == b; }
+  static bool fne(std::floating_point auto a, decltype(a) b) { return a != b; }
+  static bool flt(std::floating_point auto a, decltype(a) b) { return a < b; }
+  static bool fle(std::floating_point auto a, decltype(a) b) { return a <= b; }
 
-  template <std::integral T>
-  static T iadd(T a, T b) {
-    return static_cast<T>(host_detail::wide(a) + host_detail::wide(b));
+  static auto iadd(std::integral auto a, decltype(a) b) {
+    return static_cast<decltype(a)>(host_detail::wide(a) + host_detail::wide(b));
   }
-  template <std::integral T>
-  static T isub(T a, T b) {
-    return static_cast<T>(host_detail::wide(a) - host_detail::wide(b));
+  static auto isub(std::integral auto a, decltype(a) b) {
+    return static_cast<decltype(a)>(host_detail::wide(a) - host_detail::wide(b));
   }
-  template <std::integral T>
-  static T imul(T a, T b) {
-    return static_cast<T>(host_detail::wide(a) * host_detail::wide(b));
+  static auto imul(std::integral auto a, decltype(a) b) {
+    return static_cast<decltype(a)>(host_detail::wide(a) * host_detail::wide(b));
   }
-  template <std::integral T>
-  static T and_(T a, T b) {
-    return static_cast<T>(a & b);
-  }
-  template <std::integral T>
-  static T or_(T a, T b) {
-    return static_cast<T>(a | b);
-  }
-  template <std::integral T>
-  static T xor_(T a, T b) {
-    return static_cast<T>(a ^ b);
-  }
+  static auto and_(std::integral auto a, decltype(a) b) { return static_cast<decltype(a)>(a & b); }
+  static auto or_(std::integral auto a, decltype(a) b) { return static_cast<decltype(a)>(a | b); }
+  static auto xor_(std::integral auto a, decltype(a) b) { return static_cast<decltype(a)>(a ^ b); }
   template <std::integral T>
   static T not_(T a) {
     if constexpr (std::is_same_v<T, bool>) {
@@ -203,30 +143,14 @@ class HostBuilder {
   {
     return ashr(a, static_cast<T>(n));
   }
-  template <std::integral T>
-  static bool ieq(T a, T b) {
-    return a == b;
-  }
-  template <std::integral T>
-  static bool ine(T a, T b) {
-    return a != b;
-  }
-  template <std::integral T>
-  static bool slt(T a, T b) {
-    return host_detail::as_signed(a) < host_detail::as_signed(b);
-  }
-  template <std::integral T>
-  static bool sle(T a, T b) {
+  static bool ieq(std::integral auto a, decltype(a) b) { return a == b; }
+  static bool ine(std::integral auto a, decltype(a) b) { return a != b; }
+  static bool slt(std::integral auto a, decltype(a) b) { return host_detail::as_signed(a) < host_detail::as_signed(b); }
+  static bool sle(std::integral auto a, decltype(a) b) {
     return host_detail::as_signed(a) <= host_detail::as_signed(b);
   }
-  template <std::integral T>
-  static bool ult(T a, T b) {
-    return host_detail::wide(a) < host_detail::wide(b);
-  }
-  template <std::integral T>
-  static bool ule(T a, T b) {
-    return host_detail::wide(a) <= host_detail::wide(b);
-  }
+  static bool ult(std::integral auto a, decltype(a) b) { return host_detail::wide(a) < host_detail::wide(b); }
+  static bool ule(std::integral auto a, decltype(a) b) { return host_detail::wide(a) <= host_detail::wide(b); }
   static int32_t umulhi(int32_t a, int32_t b) {
     return static_cast<int32_t>(static_cast<uint64_t>(host_detail::wide(a)) * host_detail::wide(b) >> 32);
   }

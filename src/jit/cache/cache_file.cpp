@@ -19,8 +19,7 @@ int64_t file_size(const std::string& path) {
 
 }  // namespace
 
-template <class Work>
-auto CacheFile::guarded(Work work) {
+auto CacheFile::guarded(auto work) {
   try {
     return work();
   } catch (const SqliteError& e) {

@@ -30,8 +30,7 @@ class CacheFile {
   VerifyReport verify();
 
  private:
-  template <class Work>
-  auto guarded(Work work);
+  auto guarded(auto work);
 
   std::string path_;
   std::optional<Store> store_;

@@ -44,8 +44,7 @@ std::string text_around(std::string_view bytes, size_t offset) {
   return out;
 }
 
-template <class Cache>
-std::optional<CacheExplanation> explain(Cache& cache, const CacheRecord& built) {
+std::optional<CacheExplanation> explain(auto& cache, const CacheRecord& built) {
   using Likeness = std::tuple<bool, bool, size_t>;
   std::optional<CacheRecord> nearest;
   Likeness best;

@@ -31,8 +31,7 @@ void KernelEmitter::split_columns(const Stmt& vector) {
 }
 
 /// Calls `visit` with each sum and the number of its buffer.
-template <class Visit>
-void KernelEmitter::each_sum(const Visit& visit) const {
+void KernelEmitter::each_sum(const auto& visit) const {
   for (const auto& c : shape_.sums) visit(c, std::to_string(c.buffer));
 }
 

@@ -40,8 +40,7 @@ bool is_blocking() {
 /// Spans of steps: of the host, which queues them as one, and of each on the device.
 class QueuedStep {
  public:
-  template <class F>
-  QueuedStep(smolder::cuda::Stream& stream, F&& describe)
+  QueuedStep(smolder::cuda::Stream& stream, auto&& describe)
       : host_(SpanKind::kLaunch, "queue step"), device_(stream, [&] {
           std::vector<Span> spans = describe();
           const uint64_t flow = next_flow();

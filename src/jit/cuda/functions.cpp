@@ -150,8 +150,7 @@ template <int V> DEVICE f32 lane_at(const f32 (&x)[V], int k) { return x[k]; }
 
 }  // namespace
 
-template <class Emit>
-std::string Functions::define(const std::string& name, DType result, int arity, const DType* operands, Emit&& emit,
+std::string Functions::define(const std::string& name, DType result, int arity, const DType* operands, auto&& emit,
                               bool is_rare) {
   if (!defined_.emplace(name, true).second) return name;
   TextBuilder b;

@@ -45,8 +45,7 @@ class Functions {
   std::string with_instructions(ir::Op op, const char* text);
   static std::string four(const std::string& function);
   /// `is_rare`: so seldom called that it is not worth the compiler's time to write it out at each call.
-  template <class Emit>
-  std::string define(const std::string& name, DType result, int arity, const DType* operands, Emit&& emit,
+  std::string define(const std::string& name, DType result, int arity, const DType* operands, auto&& emit,
                      bool is_rare = false);
 
   std::map<std::string, bool> defined_;

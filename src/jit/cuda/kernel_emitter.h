@@ -135,8 +135,7 @@ class KernelEmitter {
   // -- split loops of columns (emit_split_columns.cpp)
   void split_columns(const Stmt& vector);
   void split_iterations(const Stmt& s);
-  template <class Visit>
-  void each_sum(const Visit& visit) const;
+  void each_sum(const auto& visit) const;
   std::string summed_element(const KernelShape::SplitSum& c) const;
   std::string summed_chunk(const KernelShape::SplitSum& c) const;
   void begin_column_sums();

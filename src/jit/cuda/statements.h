@@ -9,8 +9,7 @@ inline constexpr int kUnit = 4;  ///< neighbours that threads take at least, whe
 
 /// Calls `visit` for each statement, in order, loops before their bodies, with the loop over elements it is in (or
 /// null).
-template <class Visit>
-void for_each_statement(const Stmt& s, const Visit& visit, const Stmt* vector = nullptr) {
+void for_each_statement(const Stmt& s, const auto& visit, const Stmt* vector = nullptr) {
   visit(s, vector);
   for (const Stmt& inner : s.body) for_each_statement(inner, visit, is_vector(s) ? &s : vector);
 }

@@ -48,8 +48,7 @@ V KernelEmitter::compute(const Stmt& s, std::span<const V> args) {
   return parts[0];
 }
 
-template <class Body>
-llvm::Function* KernelEmitter::define(const std::vector<llvm::Type*>& operands, llvm::Type* result, Body&& body) {
+llvm::Function* KernelEmitter::define(const std::vector<llvm::Type*>& operands, llvm::Type* result, auto&& body) {
   auto* f = llvm::Function::Create(llvm::FunctionType::get(result, operands, false), llvm::Function::InternalLinkage,
                                    "op", module_);
   f->copyAttributesFrom(fn_);

@@ -54,8 +54,7 @@ class KernelEmitter {
   void fetch_next_tile(const Stmt& s, const std::vector<const Stmt*>& turned, V first_row, V first);
   void block_of_tile(const Stmt& s, const std::vector<const Stmt*>& turned, V first_row, V first);
   /// A loop over blocks of kLanes of n; `emit` is given the first element of one.
-  template <class Body>
-  void blocks(int64_t n, Body&& emit);
+  void blocks(int64_t n, auto&& emit);
   void body(const std::vector<Stmt>& statements);
   void vector(const Stmt& s, V begin, V end);
   V extent(const Stmt& s);
@@ -71,8 +70,7 @@ class KernelEmitter {
   V compute(const Stmt& s, std::span<const V> args);
   V written_out(const Stmt& s, std::span<const V> args);
   llvm::Function* function_of(const Stmt& s, std::span<const V> args);
-  template <class Body>
-  llvm::Function* define(const std::vector<llvm::Type*>& operands, llvm::Type* result, Body&& body);
+  llvm::Function* define(const std::vector<llvm::Type*>& operands, llvm::Type* result, auto&& body);
   /// random_bits of consecutive positions.
   V random_run(V seed, V offset, V first);
   V number(Scalar v, DType t);

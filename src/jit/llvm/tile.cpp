@@ -50,8 +50,7 @@ std::vector<V> transposed(llvm::IRBuilder<>& ir, std::vector<V> rows, size_t ite
 
 }  // namespace
 
-template <class Body>
-void KernelEmitter::blocks(int64_t n, Body&& emit) {
+void KernelEmitter::blocks(int64_t n, auto&& emit) {
   auto *from = ir_.GetInsertBlock(), *head = block("block"), *done = block("blocks_done");
   ir_.CreateBr(head);
   ir_.SetInsertPoint(head);

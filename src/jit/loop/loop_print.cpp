@@ -285,8 +285,7 @@ class Printer {
   }
   void append(std::string_view s) { out += s; }
   void append(char c) { out += c; }
-  template <std::integral T>
-  void append(T v) {
+  void append(std::integral auto v) {
     std::array<char, 24> digits;
     out.append(digits.data(), std::to_chars(digits.data(), digits.data() + digits.size(), v).ptr);
   }

@@ -14,16 +14,14 @@ using ir::Dim;
 
 namespace {
 
-template <class F>
-void visit(std::vector<Stmt>& body, F&& f) {
+void visit(std::vector<Stmt>& body, auto&& f) {
   for (Stmt& s : body) {
     f(s);
     visit(s.body, f);
   }
 }
 
-template <class F>
-void for_each_affine(Stmt& s, F&& f) {
+void for_each_affine(Stmt& s, auto&& f) {
   if (s.kind == StmtKind::kLoad || s.kind == StmtKind::kStore) f(s.address.map);
   if (s.kind == StmtKind::kIndex) f(s.map);
   for (Bound& b : s.bounds) f(b.map);

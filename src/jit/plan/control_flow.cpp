@@ -197,9 +197,8 @@ void move_draws(std::vector<uint64_t>& numbers, int64_t graph, int64_t by) {
 
 /// Runs a loop from what `now` begins with, which it leaves as it is in the end. `before_turn` gives the memory for
 /// what a turn makes.
-template <class BeforeTurn>
 void run_loop(Machine& m, const ir::WhileAttrs& w, std::vector<void*>& now, std::vector<uint64_t> numbers,
-              BeforeTurn&& before_turn) {
+              auto&& before_turn) {
   const BufferRef flag = m.allocate(1);
   void* const flags[] = {flag->data()};
   for (;;) {

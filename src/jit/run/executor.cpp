@@ -58,8 +58,7 @@ struct KernelRun {
   }
 
   /// Calls `each` with the segments, and the positions in them, of blocks [begin, end) in the launch's order.
-  template <class F>
-  void blocks(int64_t begin, int64_t end, F&& each) const {
+  void blocks(int64_t begin, int64_t end, auto&& each) const {
     const BlockRun* const last = runs + launch->num_runs;
     const BlockRun* r =
         std::upper_bound(runs, last, begin, [](int64_t b, const BlockRun& x) { return b < x.first_block; }) - 1;
