@@ -64,9 +64,8 @@ void Lowering::make_variables() {
   sample_rows_ = product(sym(), domain_.rows).value;
   sample_columns_ = product(sym(), domain_.columns).value;
   std::vector<Dim> rows = domain_.rows, columns = domain_.columns;
-  int atom = 0;
-  Dim reduced_rows = 1;
   if (written_ > 0) rows.pop_back();
+  std::optional<Dim> reduced_rows;
   if (domain_.reduces_rows) {
     reduced_rows = rows.back();
     rows.pop_back();
@@ -74,54 +73,20 @@ void Lowering::make_variables() {
     columns.push_back(rows.back());
     rows.pop_back();
   }
+  int atom = 0;
   for (const Dim& extent : rows) {
     const VarId v = new_var(kTop);
     add_parallel(v, extent);
     row_digits_.push_back({Linear::var(v), extent, atom++});
   }
-  if (domain_.reduces_rows) {
-    Linear position;
-    if (domain_.row_chunk != Dim(0)) {
-      const VarId chunk = new_var(kTop);
-      const Dim chunks = sym().ceil_div(reduced_rows, domain_.row_chunk);
-      add_parallel(chunk, chunks);
-      position = Linear::var(chunk, domain_.row_chunk);
-      row_chunk_digit_ = {Linear::var(chunk), chunks};
-      has_row_chunk_ = true;
-      seq_clamp_ = chunk;
-      seq_extent_ = domain_.row_chunk;
-      seq_total_ = reduced_rows;
-    } else {
-      seq_extent_ = reduced_rows;
-    }
-    seq_var_ = new_var(kRow);
-    sequential_ = true;
-    add_scaled(sym(), position, Linear::var(seq_var_), 1);
-    row_digits_.push_back({std::move(position), reduced_rows, atom++});
-  }
+  if (reduced_rows) row_digits_.push_back({reduced_row_position(*reduced_rows), *reduced_rows, atom++});
   for (size_t i = 0; i + 1 < columns.size(); ++i) {
     const VarId v = new_var(kTop);
     add_parallel(v, columns[i]);
     column_digits_.push_back({Linear::var(v), columns[i], atom++});
   }
   const Dim last = columns.empty() ? Dim(1) : columns.back();
-  Linear position;
-  vector_extent_ = last;
-  few_columns_ = sums_few_columns(last);
-  Dim chunk = domain_.reduces_columns                 ? domain_.column_chunk
-              : domain_.reduces_rows && !few_columns_ ? Dim(kColumnTile)
-                                                      : Dim(0);
-  if (chunk != Dim(0)) {
-    vector_clamp_ = new_var(kTop);
-    const Dim chunks = sym().ceil_div(last, chunk);
-    add_parallel(vector_clamp_, chunks);
-    position = Linear::var(vector_clamp_, chunk);
-    column_chunk_digit_ = {Linear::var(vector_clamp_), chunks};
-    has_column_chunk_ = domain_.reduces_columns;
-    vector_extent_ = chunk;
-    vector_total_ = last;
-  }
-  vector_var_ = new_var(kCell);
+  Linear position = last_column_position(last);
   if (!columns.empty()) {
     add_scaled(sym(), position, Linear::var(vector_var_), 1);
     column_digits_.push_back({std::move(position), last, atom++});
@@ -137,6 +102,50 @@ void Lowering::make_variables() {
   }
   if (each_.empty()) each_.push_back(intern(std::move(full)));
   full_ = each_.front();
+}
+
+/// Makes the loop over rows that are added up, and the one over chunks of them; returns the row that they are at.
+Linear Lowering::reduced_row_position(Dim rows) {
+  Linear position;
+  if (domain_.row_chunk != Dim(0)) {
+    const VarId chunk = new_var(kTop);
+    const Dim chunks = sym().ceil_div(rows, domain_.row_chunk);
+    add_parallel(chunk, chunks);
+    position = Linear::var(chunk, domain_.row_chunk);
+    row_chunk_digit_ = {Linear::var(chunk), chunks};
+    has_row_chunk_ = true;
+    seq_clamp_ = chunk;
+    seq_extent_ = domain_.row_chunk;
+    seq_total_ = rows;
+  } else {
+    seq_extent_ = rows;
+  }
+  seq_var_ = new_var(kRow);
+  sequential_ = true;
+  add_scaled(sym(), position, Linear::var(seq_var_), 1);
+  return position;
+}
+
+/// Makes the vector loop over the last columns, and the one over chunks of them; returns where a chunk begins.
+Linear Lowering::last_column_position(Dim columns) {
+  Linear position;
+  vector_extent_ = columns;
+  few_columns_ = sums_few_columns(columns);
+  Dim chunk = domain_.reduces_columns                 ? domain_.column_chunk
+              : domain_.reduces_rows && !few_columns_ ? Dim(kColumnTile)
+                                                      : Dim(0);
+  if (chunk != Dim(0)) {
+    vector_clamp_ = new_var(kTop);
+    const Dim chunks = sym().ceil_div(columns, chunk);
+    add_parallel(vector_clamp_, chunks);
+    position = Linear::var(vector_clamp_, chunk);
+    column_chunk_digit_ = {Linear::var(vector_clamp_), chunks};
+    has_column_chunk_ = domain_.reduces_columns;
+    vector_extent_ = chunk;
+    vector_total_ = columns;
+  }
+  vector_var_ = new_var(kCell);
+  return position;
 }
 
 bool Lowering::is_reduced_here(ValueId v) const {
@@ -165,6 +174,59 @@ int Lowering::phase_of(ValueId v) {
   return phase;
 }
 
+/// The accumulators of rows that are complete after a phase.
+void Lowering::emit_row_reductions(std::span<const ir::NodeId> reductions,
+                                   std::vector<std::pair<ir::NodeId, AccId>>& finished) {
+  for (const ir::NodeId node : reductions) {
+    const ir::Node& n = graph().nodes[node];
+    if (phase_of(n.inputs[0]) != phase_) continue;
+    const AccId acc = num_accs_++;
+    const ReduceAttributes a(n);
+    Stmt declare = make_statement(StmtKind::kAcc);
+    declare.dtype = graph().dtype(n.first_output);
+    declare.acc = acc;
+    declare.reduce = a.kind;
+    emit_effect(std::move(declare), kRow);
+    Stmt update = make_statement(StmtKind::kUpdate);
+    update.args = {value(n.inputs[0], full_)};
+    update.acc = acc;
+    emit_effect(std::move(update), kCell);
+    finished.push_back({node, acc});
+  }
+}
+
+/// A pass over the columns of a row, after which its reductions have their results.
+void Lowering::emit_phase(std::span<const ir::NodeId> row_reductions, std::span<const ir::NodeId> column_reductions) {
+  for (const ValueId sink : group_.sinks) {
+    if (is_row_level(sink) && phase_of(sink) == phase_) store_row_level(sink);
+  }
+  std::vector<std::pair<ir::NodeId, AccId>> finished;
+  emit_row_reductions(row_reductions, finished);
+  for (const ir::NodeId node : column_reductions) {
+    if (phase_of(graph().nodes[node].inputs[0]) == phase_) update_columns(node);
+  }
+  for (const ValueId sink : group_.sinks) {
+    if (!is_reduced_here(sink) && !is_row_level(sink) && phase_of(sink) == phase_) store_full(sink);
+  }
+  // Stores come last, so that what they overwrite in place has been read.
+  for (Stmt& store : stores_) {
+    note_access(store.address.buffer, store.address, true, false, kCell);
+    emit_effect(std::move(store), kCell);
+  }
+  stores_.clear();
+  if (!lists_[kCell].empty()) {
+    emit_effect(vector_loop(std::move(lists_[kCell])), kRow);
+    lists_[kCell].clear();
+  }
+  for (const auto& [node, acc] : finished) {
+    const ValueId v = graph().nodes[node].first_output;
+    Stmt s = make_statement(StmtKind::kResult);
+    s.acc = acc;
+    results_.push_back({v, emit(std::move(s), kRow, graph().dtype(v))});
+    if (in_group(v)) store_row_level(v);
+  }
+}
+
 std::unique_ptr<KernelCall> Lowering::run() {
   make_variables();
   find_kept_rows();
@@ -180,52 +242,7 @@ std::unique_ptr<KernelCall> Lowering::run() {
     if (!is_reduced_here(sink)) last_phase = std::max(last_phase, phase_of(sink));
   }
   for (const ir::NodeId node : column_reductions) emit_column_identity(node);
-
-  for (phase_ = 0; phase_ <= last_phase; ++phase_) {
-    for (const ValueId sink : group_.sinks) {
-      if (is_row_level(sink) && phase_of(sink) == phase_) store_row_level(sink);
-    }
-    std::vector<std::pair<ir::NodeId, AccId>> finished;
-    for (const ir::NodeId node : row_reductions) {
-      const ir::Node& n = graph().nodes[node];
-      if (phase_of(n.inputs[0]) != phase_) continue;
-      const AccId acc = num_accs_++;
-      const ReduceAttributes a(n);
-      Stmt declare = make_statement(StmtKind::kAcc);
-      declare.dtype = graph().dtype(n.first_output);
-      declare.acc = acc;
-      declare.reduce = a.kind;
-      emit_effect(std::move(declare), kRow);
-      Stmt update = make_statement(StmtKind::kUpdate);
-      update.args = {value(n.inputs[0], full_)};
-      update.acc = acc;
-      emit_effect(std::move(update), kCell);
-      finished.push_back({node, acc});
-    }
-    for (const ir::NodeId node : column_reductions) {
-      if (phase_of(graph().nodes[node].inputs[0]) == phase_) update_columns(node);
-    }
-    for (const ValueId sink : group_.sinks) {
-      if (!is_reduced_here(sink) && !is_row_level(sink) && phase_of(sink) == phase_) store_full(sink);
-    }
-    // Stores come last, so that what they overwrite in place has been read.
-    for (Stmt& store : stores_) {
-      note_access(store.address.buffer, store.address, true, false, kCell);
-      emit_effect(std::move(store), kCell);
-    }
-    stores_.clear();
-    if (!lists_[kCell].empty()) {
-      emit_effect(vector_loop(std::move(lists_[kCell])), kRow);
-      lists_[kCell].clear();
-    }
-    for (const auto& [node, acc] : finished) {
-      const ValueId v = graph().nodes[node].first_output;
-      Stmt s = make_statement(StmtKind::kResult);
-      s.acc = acc;
-      results_.push_back({v, emit(std::move(s), kRow, graph().dtype(v))});
-      if (in_group(v)) store_row_level(v);
-    }
-  }
+  for (phase_ = 0; phase_ <= last_phase; ++phase_) emit_phase(row_reductions, column_reductions);
 
   auto call = std::make_unique<KernelCall>();
   call->kernel.root = assemble();

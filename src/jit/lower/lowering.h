@@ -84,6 +84,8 @@ class Lowering {
 
   // -- loops (lowering.cpp)
   void make_variables();
+  Linear reduced_row_position(ir::Dim rows);
+  Linear last_column_position(ir::Dim columns);
   VarId new_var(Level level);
   void add_parallel(VarId v, ir::Dim extent);
   int phase_of(ir::ValueId v);
@@ -96,6 +98,8 @@ class Lowering {
   bool streams(ir::ValueId sink);
   void store_row_level(ir::ValueId sink);
   void update_columns(ir::NodeId node);
+  void emit_row_reductions(std::span<const ir::NodeId> reductions, std::vector<std::pair<ir::NodeId, AccId>>& finished);
+  void emit_phase(std::span<const ir::NodeId> row_reductions, std::span<const ir::NodeId> column_reductions);
   /// Where this row's and column's partial of a column reduction lies.
   Linear column_position();
   Stmt assemble();

@@ -68,32 +68,66 @@ struct Blocks {
   int64_t bytes = 0;
 };
 
+/// Parts of an arena that are free, and its end.
+class FreeBlocks {
+ public:
+  void release(int64_t offset, int64_t size) {
+    auto at = free_.emplace(offset, size).first;
+    if (const auto next = std::next(at); next != free_.end() && at->first + at->second == next->first) {
+      at->second += next->second;
+      free_.erase(next);
+    }
+    if (at == free_.begin()) return;
+    const auto before = std::prev(at);
+    if (before->first + before->second != at->first) return;
+    before->second += at->second;
+    free_.erase(at);
+  }
+  /// The offset of so many bytes: in the smallest part that has room, or at the end, which moves.
+  int64_t take(int64_t bytes) {
+    auto best = free_.end();
+    for (auto b = free_.begin(); b != free_.end(); ++b) {
+      if (b->second >= bytes && (best == free_.end() || b->second < best->second)) best = b;
+    }
+    if (best == free_.end()) return grow(bytes);
+    const auto [offset, room] = *best;
+    free_.erase(best);
+    if (room > bytes) free_.emplace(offset + bytes, room - bytes);
+    return offset;
+  }
+  int64_t end() const { return end_; }
+
+ private:
+  /// From the last part on when that is free up to the end.
+  int64_t grow(int64_t bytes) {
+    int64_t start = end_;
+    if (!free_.empty()) {
+      const auto last = std::prev(free_.end());
+      if (last->first + last->second == end_) {
+        start = last->first;
+        free_.erase(last);
+      }
+    }
+    end_ = (Size(start) + bytes).value();
+    return start;
+  }
+
+  std::map<int64_t, int64_t> free_;  ///< by offset: size
+  int64_t end_ = 0;
+};
+
 Blocks place_in_order(std::span<const Lifetime> lifetimes, std::span<const int64_t> evaluated) {
   Blocks out;
   out.of.resize(lifetimes.size());
   std::vector<bool> inherited(lifetimes.size(), false);
-  std::map<int64_t, int64_t> free_blocks;  // by offset: size
-  std::multimap<int, size_t> ending;       // by last launch
-  const auto release = [&](int64_t offset, int64_t size) {
-    auto at = free_blocks.emplace(offset, size).first;
-    if (const auto next = std::next(at); next != free_blocks.end() && at->first + at->second == next->first) {
-      at->second += next->second;
-      free_blocks.erase(next);
-    }
-    if (at != free_blocks.begin()) {
-      const auto before = std::prev(at);
-      if (before->first + before->second == at->first) {
-        before->second += at->second;
-        free_blocks.erase(at);
-      }
-    }
-  };
+  FreeBlocks free_blocks;
+  std::multimap<int, size_t> ending;  // by last launch
   for (size_t i = 0; i < lifetimes.size(); ++i) {
     const Lifetime& l = lifetimes[i];
     while (!ending.empty() && ending.begin()->first < l.first) {
       const size_t done = ending.begin()->second;
       ending.erase(ending.begin());
-      if (!inherited[done]) release(out.blocks[out.of[done]].offset, out.blocks[out.of[done]].bytes);
+      if (!inherited[done]) free_blocks.release(out.blocks[out.of[done]].offset, out.blocks[out.of[done]].bytes);
     }
     const int64_t size = (Size(ir::SymTable::value(l.elements, evaluated)) * l.itemsize).value();
     ending.emplace(l.last, i);
@@ -108,30 +142,9 @@ Blocks place_in_order(std::span<const Lifetime> lifetimes, std::span<const int64
     const int64_t bytes = (Size(ceil_div(size, kStep)) * kStep).value();
     out.of[i] = out.blocks.size();
     Block& block = out.blocks.emplace_back(Block{bytes, 0, l.first, l.last});
-    if (bytes == 0) continue;
-    auto best = free_blocks.end();
-    for (auto b = free_blocks.begin(); b != free_blocks.end(); ++b) {
-      if (b->second >= bytes && (best == free_blocks.end() || b->second < best->second)) best = b;
-    }
-    if (best != free_blocks.end()) {
-      const auto [offset, room] = *best;
-      free_blocks.erase(best);
-      block.offset = offset;
-      if (room > bytes) free_blocks.emplace(offset + bytes, room - bytes);
-      continue;
-    }
-    // Grow, from the last block when that is free.
-    int64_t start = out.bytes;
-    if (!free_blocks.empty()) {
-      const auto last = std::prev(free_blocks.end());
-      if (last->first + last->second == out.bytes) {
-        start = last->first;
-        free_blocks.erase(last);
-      }
-    }
-    block.offset = start;
-    out.bytes = (Size(start) + bytes).value();
+    if (bytes > 0) block.offset = free_blocks.take(bytes);
   }
+  out.bytes = free_blocks.end();
   return out;
 }
 
