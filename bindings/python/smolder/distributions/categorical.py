@@ -35,7 +35,6 @@ class Categorical(OfParameters):
     Args:
         probs: The probabilities along the last dimension, or weights, which are divided by their sum.
         logits: Unnormalised log probabilities, in place of probs.
-        validate_args: Whether arguments are checked.
     """
 
     arg_constraints: Mapping[str, Constraint] = _PROBS_OR_LOGITS
@@ -151,7 +150,6 @@ class OneHotCategorical(OfCategories):
     Args:
         probs: The probabilities along the last dimension, or weights, which are divided by their sum.
         logits: Unnormalised log probabilities, in place of probs.
-        validate_args: Whether arguments are checked.
     """
 
     support: Constraint = constraints.one_hot  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -210,7 +208,6 @@ class Multinomial(OfCategories):
         total_count: How many draws.
         probs: The probabilities along the last dimension, or weights, which are divided by their sum.
         logits: Unnormalised log probabilities, in place of probs.
-        validate_args: Whether arguments are checked.
     """
 
     total_count: int

@@ -59,7 +59,6 @@ class Normal(_Around, ExponentialFamily):
     Args:
         loc: The mean.
         scale: The standard deviation.
-        validate_args: Whether arguments are checked.
     """
 
     _mean_carrier_measure: ClassVar[float] = 0  # type: ignore[misc]
@@ -111,7 +110,6 @@ class Laplace(_Around):
     Args:
         loc: The mean.
         scale: The mean distance from it.
-        validate_args: Whether arguments are checked.
     """
 
     @property
@@ -150,7 +148,6 @@ class Cauchy(_Around):
     Args:
         loc: The median and mode.
         scale: Half of the width at half of the largest density.
-        validate_args: Whether arguments are checked.
     """
 
     @property
@@ -188,7 +185,6 @@ class StudentT(OfParameters):
         df: The degrees of freedom.
         loc: The middle.
         scale: How wide.
-        validate_args: Whether arguments are checked.
     """
 
     arg_constraints: Mapping[str, Constraint] = MappingProxyType(
@@ -252,7 +248,6 @@ class Uniform(OfParameters):
     Args:
         low: The least value.
         high: What values are below.
-        validate_args: Whether arguments are checked.
     """
 
     has_rsample = True
@@ -317,7 +312,6 @@ class Gumbel(OfParametersTransformed):
     Args:
         loc: The mode.
         scale: How wide.
-        validate_args: Whether arguments are checked.
     """
 
     arg_constraints: Mapping[str, Constraint] = _LOC_SCALE

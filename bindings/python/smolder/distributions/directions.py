@@ -28,7 +28,6 @@ class VonMises(OfParameters):
     Args:
         loc: The mean angle, in radians.
         concentration: How close to it angles are.
-        validate_args: Whether arguments are checked.
 
     Samples are exact and in [-π, π) (Best and Fisher 1979).
     """

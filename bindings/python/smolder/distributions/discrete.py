@@ -76,7 +76,6 @@ class Bernoulli(OfLogOdds, ExponentialFamily):
     Args:
         probs: The probability of 1.
         logits: Its log odds, in place of probs.
-        validate_args: Whether arguments are checked.
     """
 
     arg_constraints: Mapping[str, Constraint] = _PROBS_OR_LOGITS
@@ -139,7 +138,6 @@ class Geometric(OfLogOdds):
     Args:
         probs: The probability that a trial succeeds, in (0, 1].
         logits: Its log odds, in place of probs.
-        validate_args: Whether arguments are checked.
     """
 
     arg_constraints: Mapping[str, Constraint] = _PROBS_OR_LOGITS
@@ -198,7 +196,6 @@ class Poisson(OfParameters, ExponentialFamily):
 
     Args:
         rate: The mean, not negative.
-        validate_args: Whether arguments are checked.
 
     Samples are exact: by inversion for rates below 10, by rejection (Hörmann 1993) above.
     """
@@ -248,7 +245,6 @@ class Binomial(OfLogOdds):
         total_count: How many trials there are.
         probs: The probability that one succeeds.
         logits: Its log odds, in place of probs.
-        validate_args: Whether arguments are checked.
 
     Samples are exact: by inversion where few successes or failures are to be expected, else by rejection (Hörmann 1993).
     """
@@ -338,7 +334,6 @@ class NegativeBinomial(OfLogOdds):
         total_count: How many failures end it; need not be an integer.
         probs: The probability that a trial succeeds, in [0, 1).
         logits: Its log odds, in place of probs.
-        validate_args: Whether arguments are checked.
     """
 
     arg_constraints: Mapping[str, Constraint] = MappingProxyType(

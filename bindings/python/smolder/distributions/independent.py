@@ -29,7 +29,6 @@ class Independent(Distribution, Generic[D]):
     Args:
         base_distribution: The distributions of the parts.
         reinterpreted_batch_ndims: How many of their last batch dimensions an event has.
-        validate_args: Whether arguments are checked.
     """
 
     arg_constraints: Mapping[str, Constraint] = MappingProxyType({})

@@ -37,7 +37,6 @@ class LKJCholesky(OfParameters):
     Args:
         dim: The size of the matrices.
         concentration: η: 1 is uniform, and the larger the smaller are the correlations.
-        validate_args: Whether arguments are checked.
 
     Samples are made row by row by the onion method: the squared length of what is off the diagonal has a beta
     distribution, its direction is uniform (Lewandowski, Kurowicka and Joe 2009).
@@ -102,7 +101,6 @@ class Wishart(OfCovariance, ExponentialFamily):
         covariance_matrix: The covariance of x.
         precision_matrix: Its inverse, in place of it.
         scale_tril: Its Cholesky factor, in place of it.
-        validate_args: Whether arguments are checked.
 
     Samples are L A A^T L^T of lower triangles A with normal numbers below and roots of chi-squared ones on the diagonal
     (Bartlett 1933), through which gradients go.

@@ -27,7 +27,6 @@ class MixtureSameFamily(Distribution):
     Args:
         mixture_distribution: Which component.
         component_distribution: The components, along the last dimension of its batch.
-        validate_args: Whether arguments are checked.
     """
 
     arg_constraints: Mapping[str, Constraint] = MappingProxyType({})

@@ -96,7 +96,6 @@ class MultivariateNormal(OfCovariance):
         covariance_matrix: The covariance.
         precision_matrix: Its inverse.
         scale_tril: Its Cholesky factor, which is what is computed with.
-        validate_args: Whether arguments are checked.
     """
 
     arg_constraints: Mapping[str, Constraint] = MappingProxyType(
@@ -174,7 +173,6 @@ class LowRankMultivariateNormal(OfParameters):
         loc: The mean.
         cov_factor: W.
         cov_diag: d.
-        validate_args: Whether arguments are checked.
     """
 
     arg_constraints: Mapping[str, Constraint] = MappingProxyType(

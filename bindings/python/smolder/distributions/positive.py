@@ -30,7 +30,6 @@ class Exponential(OfParameters, ExponentialFamily):
 
     Args:
         rate: How many events there are in a unit of time; samples are waiting times.
-        validate_args: Whether arguments are checked.
     """
 
     arg_constraints: Mapping[str, Constraint] = MappingProxyType({"rate": constraints.positive})
@@ -91,7 +90,6 @@ class Gamma(OfParameters, ExponentialFamily):
     Args:
         concentration: a, the shape.
         rate: The inverse of the scale.
-        validate_args: Whether arguments are checked.
 
     Samples are exact (Marsaglia and Tsang 2000); gradients go through them to both parameters, to the concentration by
     differentiating the cdf (Figurnov, Mohamed and Mnih 2018).
@@ -153,7 +151,6 @@ class Chi2(Gamma):
 
     Args:
         df: The degrees of freedom.
-        validate_args: Whether arguments are checked.
     """
 
     arg_constraints: Mapping[str, Constraint] = MappingProxyType({"df": constraints.positive})
@@ -174,7 +171,6 @@ class FisherSnedecor(OfParameters):
     Args:
         df1: The degrees of freedom of x1.
         df2: Those of x2.
-        validate_args: Whether arguments are checked.
     """
 
     arg_constraints: Mapping[str, Constraint] = MappingProxyType(
@@ -229,7 +225,6 @@ class GeneralizedPareto(OfParameters):
         loc: The least value.
         scale: How wide.
         concentration: How heavy the tail is; 0 is an exponential distribution, and below values have an upper bound.
-        validate_args: Whether arguments are checked.
     """
 
     arg_constraints: Mapping[str, Constraint] = MappingProxyType(

@@ -35,7 +35,6 @@ class LogitRelaxedBernoulli(OfLogOdds):
         temperature: How far samples are from 0 and 1: the lower, the nearer.
         probs: The probability of 1.
         logits: Its log odds, in place of probs.
-        validate_args: Whether arguments are checked.
     """
 
     arg_constraints: Mapping[str, Constraint] = _BINARY
@@ -95,7 +94,6 @@ class RelaxedBernoulli(_Relaxed):
         temperature: How far samples are from 0 and 1: the lower, the nearer.
         probs: The probability of 1.
         logits: Its log odds, in place of probs.
-        validate_args: Whether arguments are checked.
     """
 
     arg_constraints: Mapping[str, Constraint] = _BINARY
@@ -120,7 +118,6 @@ class ExpRelaxedCategorical(OfCategories):
         temperature: How far samples are from the corners: the lower, the nearer.
         probs: The probabilities along the last dimension, or weights, which are divided by their sum.
         logits: Unnormalised log probabilities, in place of probs.
-        validate_args: Whether arguments are checked.
     """
 
     support: Constraint = constraints.real_vector  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -161,7 +158,6 @@ class RelaxedOneHotCategorical(_Relaxed):
         temperature: How far samples are from the corners: the lower, the nearer.
         probs: The probabilities along the last dimension, or weights, which are divided by their sum.
         logits: Unnormalised log probabilities, in place of probs.
-        validate_args: Whether arguments are checked.
     """
 
     arg_constraints: Mapping[str, Constraint] = _CATEGORIES

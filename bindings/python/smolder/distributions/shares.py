@@ -31,7 +31,6 @@ class Dirichlet(OfParameters, ExponentialFamily):
 
     Args:
         concentration: a, along the last dimension.
-        validate_args: Whether arguments are checked.
 
     Samples are gamma draws divided by their sum, and gradients go through these (Figurnov, Mohamed and Mnih 2018).
     """
@@ -99,7 +98,6 @@ class Beta(OfParameters, ExponentialFamily):
     Args:
         concentration1: a.
         concentration0: b.
-        validate_args: Whether arguments are checked.
 
     Samples are the first share of Dirichlet ones, and have their gradients.
     """
@@ -172,7 +170,6 @@ class ContinuousBernoulli(OfLogOdds, ExponentialFamily):
         probs: p, in (0, 1), which is not the mean.
         logits: Its log odds, in place of probs.
         lims: Between them, around 1/2, where the formulas divide 0 by 0, series are used.
-        validate_args: Whether arguments are checked.
     """
 
     arg_constraints: Mapping[str, Constraint] = MappingProxyType(

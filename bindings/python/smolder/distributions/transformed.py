@@ -43,7 +43,6 @@ class LogNormal(TransformedDistribution):
     Args:
         loc: The mean of x.
         scale: The standard deviation of x.
-        validate_args: Whether arguments are checked.
     """
 
     arg_constraints: Mapping[str, Constraint] = _LOC_SCALE
@@ -121,7 +120,6 @@ class HalfNormal(_Half):
 
     Args:
         scale: The standard deviation of x.
-        validate_args: Whether arguments are checked.
     """
 
     def __init__(self, scale: Tensor | float, validate_args: bool | None = None) -> None:
@@ -143,7 +141,6 @@ class HalfCauchy(_Half):
 
     Args:
         scale: The scale of x.
-        validate_args: Whether arguments are checked.
     """
 
     def __init__(self, scale: Tensor | float, validate_args: bool | None = None) -> None:
@@ -166,7 +163,6 @@ class InverseGamma(TransformedDistribution):
     Args:
         concentration: The shape.
         rate: The scale of 1 / x.
-        validate_args: Whether arguments are checked.
     """
 
     arg_constraints: Mapping[str, Constraint] = MappingProxyType(
@@ -219,7 +215,6 @@ class Pareto(OfParametersTransformed):
     Args:
         scale: The least value.
         alpha: How fast the density falls.
-        validate_args: Whether arguments are checked.
     """
 
     arg_constraints: Mapping[str, Constraint] = MappingProxyType(
@@ -267,7 +262,6 @@ class Weibull(OfParametersTransformed):
     Args:
         scale: How wide.
         concentration: The shape.
-        validate_args: Whether arguments are checked.
     """
 
     arg_constraints: Mapping[str, Constraint] = MappingProxyType(
@@ -314,7 +308,6 @@ class Kumaraswamy(OfParametersTransformed):
     Args:
         concentration1: a.
         concentration0: b.
-        validate_args: Whether arguments are checked.
     """
 
     arg_constraints: Mapping[str, Constraint] = MappingProxyType(
@@ -372,7 +365,6 @@ class LogisticNormal(TransformedDistribution):
     Args:
         loc: The means.
         scale: The standard deviations.
-        validate_args: Whether arguments are checked.
     """
 
     arg_constraints: Mapping[str, Constraint] = _LOC_SCALE

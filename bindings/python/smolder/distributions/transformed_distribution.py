@@ -30,7 +30,6 @@ class TransformedDistribution(Distribution):
     Args:
         base_distribution: The distribution of x.
         transforms: The transform, or a list of them in the order in which they are applied.
-        validate_args: Whether arguments are checked.
     """
 
     arg_constraints: Mapping[str, Constraint] = MappingProxyType({})
