@@ -139,7 +139,8 @@ def place_of(function: Callable[..., Any]) -> tuple[str, str] | None:
         return None
     for place in ("", "nn.functional", *_PREFIXED) if name in _IN_BOTH else ("nn.functional", "", *_PREFIXED):
         module = smolder if not place else sys.modules.get(f"smolder.{place}")
-        if module is not None and vars(module).get(name) is function:
+        offered = module is not None and (not place or name in module.__all__)
+        if offered and vars(module).get(name) is function:
             return place, name
     return None
 
