@@ -271,7 +271,7 @@ def time_torch(make, mode):
 
 
 def time_jax(row):
-    """What is timed is the last of the calls' results, since JAX has no way to wait for a device."""
+    """Times the last of the calls' results, since JAX has no way to wait for a device."""
     import jax
     from jax_models import MAKERS
 

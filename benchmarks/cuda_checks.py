@@ -1,4 +1,4 @@
-"""What it costs on CUDA that a step which finds an index out of range changes nothing: microseconds of a training step as it
+"""The cost on CUDA of steps that change nothing where an index is out of range: microseconds of a training step as it
 is, and without guards and the launch that counts the step (SMOLDER_DISABLE=guard). Processes of either kind take turns.
 
 `python benchmarks/cuda_checks.py [ROW...]`: rows of cuda_bench.py, or `cache`, which writes 24 caches at one position a

@@ -405,7 +405,7 @@ def lstm_train(lib, device, small):
 
 
 def milliseconds(name, column):
-    """Of a step, once it is compiled."""
+    """Milliseconds of a step, once it is compiled."""
     from cuda_bench import seconds
 
     if column.startswith("smolder"):

@@ -22,7 +22,7 @@ FUNCTIONS = ["erf", "exp", "log1p", "rsqrt", "sigmoid", "sin", "sqrt", "tanh"]
 
 
 def operands(lib, rows):
-    """What ops read: x and h are the large ones, of float32 and bfloat16; w and hw rows as wide as they are."""
+    """Operands of ops: x and h are the large ones, of float32 and bfloat16; w and hw rows as wide as they are."""
     lib.manual_seed(0)
 
     def normal(*shape, dtype=lib.float32):

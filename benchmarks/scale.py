@@ -1,4 +1,4 @@
-"""What several GPUs of one machine show, on however many there are: prints tables, and writes them under $OUT.
+"""Measures several GPUs of one machine, however many there are: prints tables, and writes them under $OUT.
 
 `python benchmarks/scale.py [--parts correct,restart,collectives,llama,gpt2] [--columns smolder,torch] [--within 400]`
 
@@ -113,7 +113,7 @@ class Run:
         return self.logs[rank].read_text(errors="replace")
 
     def result(self, report):
-        """What the first process said last. What failed is told, the first that did before others."""
+        """The last words of the first process. Failures are told, the first one before others."""
         failed = [r for r, p in enumerate(self.processes) if p.returncode != 0]
         for r in sorted(failed, key=lambda r: self.ended[r] or time.monotonic())[:2]:
             over = ", its time was over" if self.ended[r] is None else ""

@@ -1,4 +1,4 @@
-"""What each process of scale.py does: one a GPU. The first says what it found as a line of JSON."""
+"""The work of each process of scale.py, one a GPU. The first prints its results as a line of JSON."""
 
 import gzip
 import hashlib

@@ -67,7 +67,7 @@ class Worker:
 
 
 def attempt(size, args, folder, kill_at):
-    """What each rank returns, or the error of the first that failed."""
+    """The result of each rank, or the error of the first that failed."""
     workers = [Worker.remote() for _ in range(size)]
     try:
         place = ray.get(workers[0].meeting_place.remote())

@@ -1,4 +1,4 @@
-"""What the programs of the corpus share: a register, and fixed numbers whichever library runs them.
+"""Shared code of the corpus's programs: a register, and fixed numbers whichever library runs them.
 
 A program is a function of the device and of whether to be small, which returns `step`: one step of what the program
 does again and again, returning a tensor that follows from all of the step. Programs say `import torch`; worker.py decides

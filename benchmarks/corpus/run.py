@@ -31,7 +31,7 @@ def agrees(ours, theirs, tolerance=2e-3):
 
 
 class Column:
-    """What runs programs in one way, each in a process of its own, or all in one."""
+    """Runs programs in one way, each in a process of its own, or all in one."""
 
     def __init__(self, name, arguments):
         self.name, self.arguments = name, arguments

@@ -19,7 +19,7 @@ def is_ours(column):
 
 
 def names():
-    """Of all programs, with their fields, in the order of the files."""
+    """All programs, with their fields, in the order of the files."""
     import corpus.programs as package
     from corpus.common import PROGRAMS
 

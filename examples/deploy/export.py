@@ -32,7 +32,7 @@ class Block(nn.Module):
 
 
 class Characters(nn.Module):
-    """What comes after each byte of a text."""
+    """Predicts the byte after each byte of a text."""
 
     def __init__(self, width=48, heads=4, blocks=2):
         super().__init__()

@@ -605,7 +605,7 @@ def run(row, case, dtype):
     if dtype == "bfloat16" and row["key"] not in ("sgd_step", "adam_step", "adamw_step"):
         exact = reference(row, widened(args))
         exact = exact if isinstance(exact, tuple) else [exact]
-        # What a gradient keeps is kept in float32.
+        # Values kept for a gradient are float32.
         types = [o.dtype if i < row["returns"] else torch.float32 for i, o in enumerate(outputs)]
         outputs = [e.to(t) if e.is_floating_point() else e for e, t in zip(exact, types)]
     return record(row, args, outputs)

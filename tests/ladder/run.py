@@ -75,7 +75,7 @@ def environment(folder):
 
 
 def said(command, env, programs):
-    """What programs print for the ladder, by name."""
+    """The lines that programs print for the ladder, by name."""
     found = {}
     for file in FILES:
         env = {**os.environ, "HF_HUB_OFFLINE": "1", **env}

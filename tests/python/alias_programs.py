@@ -20,7 +20,7 @@ def broadcasts(shape, to):
 
 
 class Model:
-    """What a line means: a tensor is an array, a view a view, an alias the array itself."""
+    """The meaning of a line: a tensor is an array, a view a view, an alias the array itself."""
 
     def __init__(self):
         self.log = []
@@ -118,7 +118,7 @@ class Tensors(Model):
 
 
 def run(lines, api, between=lambda names: None):
-    """What the lines leave and saw, as arrays by name."""
+    """The tensors that the lines leave, and those that they read, as arrays by name."""
     names = {"api": api, "elements": elements}
     for line in lines:
         exec(line, names)

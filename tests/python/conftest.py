@@ -1,4 +1,4 @@
-"""What the tests share: each starts from a known seed."""
+"""Shared by the tests: each starts from a known seed."""
 
 import atexit
 import os
@@ -16,7 +16,7 @@ if "SMOLDER_CACHE_DIR" not in os.environ:
 os.environ.setdefault("SMOLDER_CACHE_BYTES", "1G")
 # Tests look at plans, of the first run too. Those of steps that run before their plans say so.
 os.environ.setdefault("SMOLDER_COMPILE", "wait")
-# What is told to no terminal is not cut; the workers of pytest-xdist are told of one.
+# Text for no terminal is not cut; the workers of pytest-xdist are told of one.
 os.environ.pop("COLUMNS", None)
 
 from op_results import pytest_addoption, pytest_configure, shows  # noqa: F401

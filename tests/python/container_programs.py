@@ -22,7 +22,7 @@ NAMES = ["a", "b", "c", "d"]
 
 
 class Names:
-    """What a program sees: makers of values that are told apart by a number."""
+    """The names of a program: makers of values that are told apart by a number."""
 
     def __init__(self, T):
         class Leaf(T.nn.Module):
@@ -66,7 +66,7 @@ class Names:
             return type(error).__name__
 
     def state(self, c):
-        """What a module holds, in order."""
+        """The contents of a module, in order."""
         both = [(f"_{g}", [(n, self.tag(v)) for n, v in getattr(c, f"_{g}").items()]) for g in GROUPS]
         named = [[n for n, _ in walk] for walk in (c.named_parameters(), c.named_buffers(), c.named_modules())]
         state = [(n, self.tag(v)) for n, v in c.state_dict().items()]
@@ -122,7 +122,7 @@ def of_module(d):
 
 
 def of_modules(d):
-    """What Sequential and ModuleList share."""
+    """Statements that Sequential and ModuleList share."""
     i, m = d.index(), d.module()
     two = f"[{d.module()}, {d.module()}]"
     return (
@@ -210,7 +210,7 @@ def programs():
 
 
 def run(T, statements):
-    """What is left after each statement, as text."""
+    """The container after each statement, as text."""
     before = None
     names = Names(T)
     seen = {name: getattr(names, name) for name in ("nn", "OrderedDict", "mod", "ten", "par", "buf", "swap")}

@@ -36,7 +36,7 @@ def program_freed(rank, size):
 
 
 def program_updated(rank, size):
-    """What is updated by reductions that are waited for early, as many gradients are, is updated in its own memory."""
+    """Reductions that are waited for early, as of many gradients, update a tensor in its own memory."""
     count, n = 4, 1 << 23  # of 32 MiB each
     base, weights = (smolder.arange(n) % 7).float(), [smolder.zeros(n // size) for _ in range(4)]
 
@@ -135,7 +135,7 @@ def program_both(rank, size):
 
 
 def program_refused(rank, size):
-    """What NCCL has not, and what a group has no backend for."""
+    """Refuses what NCCL lacks, and what a group has no backend for."""
     import pytest
 
     x = smolder.ones(2, dtype=smolder.int32)

@@ -670,7 +670,7 @@ def program_barriers(rank, size):
 
 
 def program_unread(rank, size):
-    """What is recorded and never read runs at the end, as the others wait for it."""
+    """A collective that is recorded and never read runs at the end, as the others wait for it."""
     x = smolder.ones(2)
     dist.all_reduce(x)
     if rank == 0:

@@ -188,7 +188,7 @@ class Run:
         return [self.names[f"v{i}"] for i in range(VALUES)]
 
     def left(self, statements):
-        """What is left, and the statements that raised, with the error."""
+        """The values left, and the statements that raised, with the error."""
         raised = {}
         for i, s in enumerate(statements):
             try:

@@ -18,7 +18,7 @@ class Commands:
         )
 
     def run(self, arguments, env):
-        """What subprocess.run(["smolder", *arguments], env=env, capture_output=True, text=True) returns."""
+        """Returns as subprocess.run(["smolder", *arguments], env=env, capture_output=True, text=True) does."""
         with tempfile.TemporaryDirectory() as folder:
             files = [str(Path(folder, name)) for name in ("out", "err")]
             print(json.dumps([arguments, env, files]), file=self.process.stdin, flush=True)

@@ -595,7 +595,7 @@ VALUES = {
 
 
 def runs_alike(make, inputs):
-    """Of a module's graph: traced, copied, and gone through node by node."""
+    """Results of a module's graph: traced, copied, and gone through node by node."""
     model = make().eval()
     traced, expected = fx.symbolic_trace(model), model(*inputs())
     copied = pickle.loads(pickle.dumps(copy.deepcopy(traced)))

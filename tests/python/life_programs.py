@@ -478,7 +478,7 @@ def run(T, statements, compile=None, between=lambda names: None):
 
 
 def brief(value):
-    """What is left with the digits that every order of its sums has; of floats of 32 bits no elements."""
+    """The values left, with the digits that every order of their sums has; of floats of 32 bits no elements."""
     if isinstance(value, dict):
         return {name: brief(x) for name, x in value.items()}
     if isinstance(value, list) and len(value) == 3 and str(value[0]) in [*PLAIN, "number"]:
@@ -492,14 +492,14 @@ def rounded(x):
 
 
 def everything(T):
-    """Of each program what it left, and by statement the class of the error and its text."""
+    """Each program's values, and by statement the class of the error and its text."""
     for p in programs():
         with T.eager() if T.__name__ == "smolder" else contextlib.nullcontext():
             yield run(T, p)
 
 
 def kept(found):
-    """What the golden file holds of a program: a digest and the statements that raised."""
+    """A program's entry in the golden file: a digest and the statements that raised."""
     return " ".join([digest(json.dumps(brief(found[0]))), *(f"{i}:{name}" for i, (name, _) in found[1].items())])
 
 

@@ -309,7 +309,7 @@ def changed(call, which, to):
 
 
 def instead_of(value):
-    """What a constant or a list is replaced by."""
+    """The replacements of a constant or a list."""
     text = ast.unparse(value)
     if isinstance(value, ast.List | ast.Tuple):
         if any(isinstance(e, ast.Slice) for e in value.elts):

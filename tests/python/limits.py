@@ -1,4 +1,4 @@
-"""What ops make of numbers and dtypes at their limits, by Smolder or by torch.
+"""Results of ops for numbers and dtypes at their limits, by Smolder or by torch.
 
     python limits.py torch   writes the golden file beside the tests, from torch
 
@@ -189,7 +189,7 @@ F.pad(T.tensor([True]), (1, 1), value=2)
 
 
 class Names:
-    """What an expression sees."""
+    """The names of an expression."""
 
     def __init__(self, T):
         import copy

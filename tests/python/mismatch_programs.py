@@ -50,7 +50,7 @@ def leave(_):
 
 
 def again(last):
-    """Of plans that were all used before."""
+    """The same with plans that were all used before."""
     for n in (3, 4, 3, 4, 3, last):
         reduce(n)
         smolder.mark_step()
@@ -62,7 +62,7 @@ def ring(g):
 
 SAME = "the ranks do not do the same"
 CIRCLE = "the ranks do not do the same, and wait for each other"
-# What the others do, what rank 1 does, what is said, and of what.
+# The calls of the others, the call of rank 1, the message, and its subject.
 CASES = {
     "order": (lambda g: order(g, "all", "broadcast"), lambda g: order(g, "broadcast", "all"), SAME, "number 1 of"),
     "shape": (lambda g: reduce(3), lambda g: reduce(4), SAME, r"float32[3]"),

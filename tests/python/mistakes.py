@@ -35,7 +35,7 @@ def wrong_line(snippet):
 
 
 def names(T, folder):
-    """What a snippet sees."""
+    """The names of a snippet."""
     import copy
     import fractions
     import pickle

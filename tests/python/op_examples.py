@@ -18,7 +18,7 @@ _MOST_LINES = 8  # of a result that is
 _MOST_CHARACTERS = 240  # of a line
 
 
-# Of complex numbers, which no row's cases have.
+# Examples of complex numbers, which no row's cases have.
 _BY_HAND = {
     name: ["input = smolder.tensor([1 + 2j, -3j])", f"smolder.{name}(input)"]
     for name in ("view_as_real", "real", "imag", "conj", "angle")
@@ -90,7 +90,7 @@ def program(row, case):
 
 
 def run(lines):
-    """What the last line's value prints as."""
+    """The last line's value as it is printed."""
     names = {"smolder": smolder}
     smolder.manual_seed(0)
     exec("\n".join(lines[:-1]), names)

@@ -83,7 +83,7 @@ def shows(request, record_property):
 
 
 class Results:
-    """What the reports of a run carried."""
+    """The samples in the reports of a run."""
 
     def __init__(self):
         self.seen, self.failed = {}, False
@@ -112,7 +112,7 @@ class Results:
         return rows
 
     def beyond(self, page):
-        """What a sample showed that is not in the page: an op, a dtype that it takes, or more calls of a column."""
+        """A sample's result that is not in the page: an op, a dtype that it takes, or more calls of a column."""
         listed, out = cells_of(page), []
         for key, shown in self.counts().items():
             dtypes, cells = listed.get(key, ("", {}))
@@ -169,7 +169,7 @@ def pytest_configure(config):
 
 
 class Collector:
-    """Of the process that reports, where there are workers."""
+    """Runs in the process that reports, where there are workers."""
 
     def __init__(self, config):
         self.config, self.results, self.said = config, config.op_results, ""
@@ -202,7 +202,7 @@ class Collector:
 
 
 def difference(page):
-    """What the committed page says otherwise, in a few lines."""
+    """The differences of the committed page, in a few lines."""
     committed = PAGE.read_text() if PAGE.exists() else ""
     if committed == page:
         return ""

@@ -19,7 +19,7 @@ import emit_json  # noqa: E402
 import model  # noqa: E402
 
 TABLE = [emit_json.entry(r) for r in model.load(ROOT / "src/ir/ops", ROOT / "src/ir/scalar/primitives.def").rows]
-# Of those of complex.toml, whose operands or results are complex, test_complex.py has the tests.
+# test_complex.py has the tests of complex.toml's rows, whose operands or results are complex.
 PUBLIC = [r for r in TABLE if not r["internal"] and (r["function"] or r["method"] or r["inplace"])]
 ROWS = [r for r in PUBLIC if r["file"] != "complex"]
 # Each call of these draws other numbers, the same from a seed: test_random.py has tests of what they are.
@@ -37,7 +37,7 @@ FLOATS = ["float32", "float64", "float16", "bfloat16"]
 FEW = ("float32", "int64")
 TENSORS = ("Tensor", "Tensor?", "Tensor|Number")
 WITH_TENSORS = [r for r in ROWS if any(p["type"].startswith("Tensor") for p in r["params"])]
-# What an op may raise when it is recorded: what torch raises.
+# Errors that an op may raise when it is recorded: torch's.
 ERRORS = (RuntimeError, TypeError, IndexError, ValueError, NotImplementedError)
 
 
@@ -142,7 +142,7 @@ def extents_of(row, case):
 
 
 def most_elements(row, case):
-    """Of the largest operand."""
+    """The elements of the largest operand."""
     shapes = [case.given.get(p["name"]) for p in row["params"] if p["type"] in TENSORS]
     return max((int(np.prod(shape)) for shape in shapes if isinstance(shape, list)), default=0)
 
@@ -314,7 +314,7 @@ def made(arrays, layout="plain"):
 
 # -- calls
 
-# What only values tell, and so a step that runs: a position out of range, in the words of the op where it has some.
+# Errors that only values tell, and so a step that runs: a position out of range, in the words of the op where it has some.
 WORDS_OF_ROWS = {r["index_error"]["text"] for r in TABLE if r["index_error"]} - {""}
 LATE_ERROR = re.compile(
     "|".join(["index out of range", "is out of bounds for a dimension", *map(re.escape, WORDS_OF_ROWS)])

@@ -44,7 +44,7 @@ class Sweep:
         return self.T.tensor((self.rng.random(shape) * (high - low) + low).astype(dtype))
 
     def with_grads(self, function, *tensors):
-        """What function returns for tensors, and the gradients of a weighted sum of it."""
+        """The result of function for tensors, and the gradients of a weighted sum of it."""
         tensors = [t.requires_grad_() for t in tensors]
         out = function(*tensors)
         self.total(out).backward()
@@ -91,7 +91,7 @@ def short(x, digits):
 
 
 def sums(elements):
-    """What tells elements from others: how many are no numbers or infinite, and means that weigh each place otherwise."""
+    """A digest of elements: how many are no numbers or infinite, and means that weigh each place otherwise."""
     x, at = np.array(elements, "float64"), np.arange(len(elements))
     finite = np.where(np.isfinite(x), x, 0)
     counts = [np.isnan(x).sum(), (x == np.inf).sum(), (x == -np.inf).sum()]

@@ -13,7 +13,7 @@ from smolder.nn import functional as F
 
 
 def execute(program, syncs=None):
-    """What the program leaves: the values that live, the inputs (which an optimizer may have stepped) and their
+    """The program's results: the values that live, the inputs (which an optimizer may have stepped) and their
     gradients, as arrays by name."""
     names = {"smolder": smolder, "np": np, "F": F}
     for code in program.code:
@@ -121,7 +121,7 @@ MODES = {
 
 @dataclasses.dataclass
 class Failure:
-    """What went wrong: a mode whose bits differ from the cold run's, or one that raised."""
+    """The failures: a mode whose bits differ from the cold run's, or one that raised."""
 
     mode: str
     what: str

@@ -86,7 +86,7 @@ class Program:
 
 @dataclasses.dataclass(frozen=True)
 class Meta:
-    """What a step may know of a value."""
+    """Facts that a step may know about a value."""
 
     shape: tuple
     dtype: str
@@ -379,7 +379,7 @@ class Generator:
             self.add(f"{{0}}{clone}.{way.replace('{1}', '{1}.clone()')}", at, *others)
 
     def write_view(self):
-        """Of a part, by a number or a value of the part's shape."""
+        """Writes a part, by a number or a value of the part's shape."""
         at = self.pick(lambda m: m.writable and m.rank > 0)
         if at is None:
             return

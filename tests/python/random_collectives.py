@@ -16,7 +16,7 @@ def rng_of(*seeds):
 
 
 def arrays(seed, size, shape, dtype):
-    """What each rank holds: every process can work out all of them."""
+    """The tensors of each rank: every process can work out all of them."""
     out = []
     for r in range(size):
         rng = rng_of(seed, r)
@@ -61,7 +61,7 @@ def wait(work):
 
 
 class Draw:
-    """What the ranks of a group draw for one collective."""
+    """The draws of a group's ranks for one collective."""
 
     def __init__(self, seeds, group):
         self.rng, self.group = rng_of(*seeds), group
@@ -230,7 +230,7 @@ def exchange(d):
 
 
 def objects(d):
-    """What all ranks hold, of uneven sizes."""
+    """The tensors of all ranks, of uneven sizes."""
     return [{"rank": r, "list": list(range(int(d.rng.integers(5)))), "text": "x" * (3 * r)} for r in range(d.size)]
 
 

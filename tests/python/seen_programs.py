@@ -1,4 +1,4 @@
-"""What reports and traces say of steps with collectives: `python seen_programs.py`. test_distributed_faults.py runs it."""
+"""Reports and traces of steps with collectives: `python seen_programs.py`. test_distributed_faults.py runs it."""
 
 import os
 

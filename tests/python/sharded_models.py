@@ -9,7 +9,7 @@ from smolder.utils.checkpoint import checkpoint
 
 
 class MLP(nn.Module):
-    """Of sizes that two, three and four processes do not divide."""
+    """A model whose sizes two, three and four processes do not divide."""
 
     def __init__(self):
         super().__init__()

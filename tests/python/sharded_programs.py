@@ -329,7 +329,7 @@ def program_fsdp_wrapped(rank, size):
     assert not model.state_dict() or rank == 0
     got = states.get_model_state_dict(model)
     assert list(got) == list(whole) and isinstance(got[name], DTensor)
-    # What is given back goes on as the model it was taken from.
+    # A loaded model goes on as the one that was saved.
     with FSDP.state_dict_type(model, StateDictType.FULL_STATE_DICT):
         optim = FSDP.optim_state_dict(model, optimizer)
     saved = {n: v.clone() for n, v in whole.items()}

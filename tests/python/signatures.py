@@ -17,7 +17,7 @@ GOLDEN = Path(__file__).parents[1] / "golden/signatures.json"
 MODULES = {"": "", "linalg.": "linalg_", "special.": "special_", "nn.functional.": ""}
 PYTHON = ("nn", "nn.functional", "nn.init", "nn.utils", "nn.utils.rnn", "optim", "optim.lr_scheduler", "utils.data")
 PYTHON += ("autograd", "distributions", "func")
-# What says how elements lie, or where, and names of dimensions, which tensors do not have here.
+# Arguments about how elements lie, or where, and names of dimensions, which tensors do not have here.
 SKIPPED = {"layout", "pin_memory", "names", "device", "non_blocking"}
 
 

@@ -89,7 +89,7 @@ def test_triangles_are_of_integers(value):
 
 @pytest.mark.parametrize("number", [2**63, 2**64, -(2**63) - 1])
 def test_numbers_of_more_than_64_bits(number):
-    """What is raised follows from what the function takes: an integer, any number, or a list of integers."""
+    """The error follows from the function's argument: an integer, any number, or a list of integers."""
     with pytest.raises(ValueError, match="Overflow when unpacking long"):
         smolder.softmax(X, number)
     with pytest.raises(ValueError, match="Overflow when unpacking long"):
@@ -346,7 +346,7 @@ def test_polygamma_of_negative_numbers(n):
 
 @of_the_cpu("of float64")
 def test_zeta():
-    """Of some arguments it is known in closed form; sums of its first terms are the difference of two."""
+    """Some arguments have a closed form; sums of its first terms are the difference of two."""
     known = smolder.special.zeta(smolder.tensor([2.0, 4.0, 6.0], dtype=smolder.float64), 1)
     np.testing.assert_allclose(known.numpy(), [math.pi**2 / 6, math.pi**4 / 90, math.pi**6 / 945], rtol=1e-14)
     s, q = smolder.tensor([[1.25], [2.5], [9.0]]).double(), smolder.tensor([0.2, 1.0, 30.0]).double()

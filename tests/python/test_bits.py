@@ -20,7 +20,7 @@ def held(name, values=((1, 2), (3, 4))):
 
 
 def rounded(x, exponent_bits, fraction_bits, bias, has_infinity):
-    """What a float is in a format, by arithmetic of numbers: the nearest, halves to the even fraction."""
+    """A float in a format, by arithmetic of numbers: the nearest, halves to the even fraction."""
     largest_exponent = 2**exponent_bits - 1 - bias - has_infinity
     if not np.isfinite(x):
         return x if has_infinity else np.nan
@@ -217,7 +217,7 @@ def test_files(name, tmp_path):
 
 
 def test_weights_scaled_to_eight_bits():
-    """What inference with weights of 8 bits does: a scale a row, and a cast back where they are used."""
+    """Inference with weights of 8 bits: a scale a row, and a cast back where they are used."""
     smolder.manual_seed(0)
     w, x = smolder.randn(16, 32), smolder.randn(4, 32)
     scale = w.abs().amax(1, keepdim=True) / 448

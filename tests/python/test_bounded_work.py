@@ -1,4 +1,4 @@
-"""What the compiler makes of a step grows with the ops that were recorded, whatever their shape: statements of kernels,
+"""The compiler's work for a step grows with the ops that were recorded, whatever their shape: statements of kernels,
 the largest kernel, and how many kernels are compiled, as counters say. Values are those of the same ops run one by one.
 """
 

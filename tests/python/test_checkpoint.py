@@ -135,7 +135,7 @@ def test_the_peak_of_one_step_falls(run, kept):
 
 @of_the_cpu("a device's memory is counted by a pool of its own")
 def test_a_function_that_closes_over_its_tensors():
-    """What is no argument is computed again too, and merged with nothing."""
+    """Values that are no arguments are computed again too, and merged with nothing."""
     n, width = 12, 1 << 16
 
     def step(run):

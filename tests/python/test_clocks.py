@@ -142,7 +142,7 @@ assert 0 < timer.median < 300
 
 
 def test_recordings_and_the_kernel_cache(shim, tmp_path):
-    """What is built is found again by the next process, whose clock is another, and a recording takes no other's file."""
+    """The next process finds what was built, though its clock is another, and a recording takes no other's file."""
     script = """
 x = smolder.randn(33, 17)
 for k in range(5):

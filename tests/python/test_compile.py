@@ -636,7 +636,7 @@ def written_and_read(view, other):
 
 @pytest.mark.parametrize("name", VIEWS)
 def test_a_view_that_is_written_and_read_again(name):
-    """What was read of a view, which is not an argument's own memory, is not a result that leaks out of the function."""
+    """A value read of a view, which is not an argument's own memory, is not a result that leaks out of the function."""
 
     def called(function):
         base, others, out = randn_from(3, (3, 4, 4)), [], []

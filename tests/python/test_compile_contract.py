@@ -23,7 +23,7 @@ COUNT = int(os.environ.get("SMOLDER_TEST_CHANGES", "2000"))
 FIRST = int(os.environ.get("SMOLDER_TEST_SEED", "0"))
 CHUNK = 100
 
-# Of each kind: what makes the state, expressions that read it, statements that change it.
+# For each kind: the expression of the state, expressions that read it, statements that change it.
 OBJECT = "class Thing:\n    shade = 2.0\nthing = Thing()"
 KINDS = {
     "global": ("number = 2.0", ["number", "[number][0]"], ["number = 3.0", "number = 2", "del number; number = 5.0"]),
@@ -215,7 +215,7 @@ class Case:
         self.before, self.after = dice.randrange(1, 4), dice.randrange(1, 3)
 
     def run(self, compile):
-        """What the calls return, print and warn of; and the state that they leave."""
+        """The results, prints and warnings of the calls; and the state that they leave."""
         out, said = [], io.StringIO()
         space = {"__name__": "program", "__builtins__": __builtins__}
         limit = sys.getrecursionlimit()

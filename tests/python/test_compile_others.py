@@ -14,7 +14,7 @@ from smolder import nn
 
 
 def trained(reads, compile, calls=8):
-    """What a step returns that reads its optimizer by `reads`, while the learning rate changes between calls."""
+    """Results of a step that reads its optimizer by `reads`, while the learning rate changes between calls."""
     smolder.manual_seed(1)
     model = nn.Linear(3, 2)
     optimizer = smolder.optim.Adam(model.parameters(), lr=0.1)

@@ -46,7 +46,7 @@ def inputs_of(program, call):
 
 
 def left_by(function, program, backward, call):
-    """What a call leaves: results, inputs and gradients."""
+    """The effects of a call: results, inputs and gradients."""
     inputs = inputs_of(program, call)
     smolder.manual_seed(call)
     results = function(*inputs)

@@ -488,7 +488,7 @@ def test_optimizers_of_complex_weights(name):
 
 
 def test_rprop_steps_are_those_of_both_parts():
-    """Of pairs of real numbers it takes the same steps."""
+    """An optimizer takes the same steps as with pairs of real numbers."""
     start = numbers(4, dtype="complex64")
     z = smolder.from_numpy(start.copy()).requires_grad_()
     pairs = smolder.view_as_real(smolder.from_numpy(start.copy())).clone().requires_grad_()
@@ -567,7 +567,7 @@ def test_numbers_of_compiled_functions_may_change():
         assert scaled(x, by).tolist() == [by + 1j, 2 * by + 1j]
 
 
-# What PyTorch 2.11 makes of 1 + 2j and -1 + 0.5j in three steps down the squares of their magnitudes.
+# PyTorch 2.11's values of 1 + 2j and -1 + 0.5j in three steps down the squares of their magnitudes.
 STEPPED = {
     "SGD": (0.9940120577812195 + 1.988024115562439j, -0.9940120577812195 + 0.49700602889060974j),
     "AdamW": (0.9969700574874878 + 1.996940016746521j, -0.9969700574874878 + 0.49698519706726074j),

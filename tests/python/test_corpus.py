@@ -16,7 +16,7 @@ sys.path[:0] = [str(ROOT / "benchmarks")]
 
 
 def values(column, device="cpu"):
-    """What the first steps of each program give, by name."""
+    """The first results of each program, by name."""
     from corpus import worker
 
     found = {}

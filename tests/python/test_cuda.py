@@ -259,7 +259,7 @@ def test_gradients_of_scores_whose_rows_have_room(batch, length, width, classes)
 
 @on_a_device
 def test_large_products_of_odd_sizes_are_cut():
-    """That of the scores by columns, that of the gradient by depth; that of the weight's gradient has only odd rows."""
+    """Rows of scores lie by columns, of the gradient by depth; the weight's gradient has only odd rows."""
     script = """
 import smolder
 x = smolder.randn(2112, 512, device="cuda", dtype=smolder.bfloat16).requires_grad_()

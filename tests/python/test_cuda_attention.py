@@ -31,7 +31,7 @@ def composed(q, k, v, is_causal, scale):
 
 
 def dtypes_of(kind):
-    """What operands are, and what they are compared in."""
+    """The dtype of operands, and the one for comparing."""
     if kind in HALVES:
         return getattr(smolder, kind), smolder.float32
     return smolder.float32, smolder.float64

@@ -92,7 +92,7 @@ def test_each_run_has_the_same_bits():
 
 
 def losses(enabled, steps=12):
-    """Of a network that is trained for some steps, which are replayed as graphs once their addresses come again."""
+    """A network is trained for some steps, which are replayed as graphs once their addresses come again."""
     with backends.cudnn.flags(enabled=enabled, allow_tf32=False):
         smolder.manual_seed(0)
         layers = nn.Conv2d(3, 8, 3, padding=1), nn.ReLU(), nn.Conv2d(8, 16, 3, stride=2), nn.ReLU(), nn.Flatten()

@@ -40,7 +40,7 @@ def assert_same_bits(a, b):
 
 
 def child(code, **environment):
-    """What a process of its own prints."""
+    """The output of a process of its own."""
     run = subprocess.run(
         [sys.executable, "-c", "import smolder\nfrom smolder import cuda, nn\n" + code],
         env=os.environ | environment,

@@ -21,7 +21,7 @@ def indices(n, *shape):
 
 
 def on_both(function, *arrays, dtype=None):
-    """What a function of tensors makes of arrays on the host and on the device, where it copies nothing."""
+    """The results of a function of tensors for arrays on the host and on the device, where it copies nothing."""
     host = [smolder.tensor(a) for a in arrays]
     if dtype is not None:
         host = [t.to(dtype) if t.is_floating_point() else t for t in host]

@@ -179,7 +179,7 @@ def state(model, optimizer):
 @on_a_device
 @pytest.mark.parametrize("warm", [1, 2, 6])
 def test_any_allocation_of_a_step_may_fail(warm):
-    """Of a first step, a known one, and one that is a graph: parameters are what they were, and training goes on."""
+    """A first step fails, a known one, and one that is a graph: parameters are what they were, and training goes on."""
     model, optimizer = classifier()
     for _ in range(warm):
         train(model, optimizer, 40)

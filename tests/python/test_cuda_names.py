@@ -6,7 +6,7 @@ from test_cuda import on_a_device, without_a_device
 import smolder
 from smolder import cuda, nn
 
-# Of a survey of public code, the names of torch.cuda by how many files use them, but for distributed ones.
+# The names of torch.cuda in a survey of public code, by how many files use them, but for distributed ones.
 USED = """
     is_available empty_cache synchronize device_count set_device max_memory_allocated amp FloatTensor current_device
     reset_peak_memory_stats manual_seed_all get_device_properties get_device_capability Stream manual_seed

@@ -118,7 +118,7 @@ def test_a_sum_of_all_finds_operands_that_are_spread(width):
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 @pytest.mark.parametrize("shape,axes", [((1000, 8), 0), ((999, 9), None), ((40, 3, 50), (0, 2)), ((300, 2, 5), (0, 2))])
 def test_variance_far_from_zero(device, shape, axes):
-    """Of parts of long axes, which are put together: numbers about a large mean, and one of them far from it."""
+    """Parts of long axes are put together: numbers about a large mean, and one of them far from it."""
     x = (np.random.default_rng(3).standard_normal(shape) + 1e4).astype(np.float32)
     for outlier in (x[(0,) * x.ndim], 0.0, 2e4):
         x[(0,) * x.ndim] = outlier

@@ -242,7 +242,7 @@ def test_a_stream_may_be_our_queue(torch):
 
 
 def test_memory_is_not_used_again_before_its_last_use(torch):
-    """What torch is told to read of a tensor that is gone by then."""
+    """The memory that torch is told to read, of a tensor that is gone by then."""
     for i in range(8):
         x = smolder.full((1 << 20,), float(i), device="cuda")
         theirs = torch.from_dlpack(x)

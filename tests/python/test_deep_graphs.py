@@ -117,5 +117,5 @@ def test_time_grows_with_the_graph(name):
         return took
 
     seconds(n // 3), seconds(n)  # which compiles
-    # What else the machine does makes a run longer, never shorter.
+    # Other work of the machine makes a run longer, never shorter.
     assert min(seconds(n) for _ in range(3)) < 6.5 * max(seconds(n // 3) for _ in range(3))

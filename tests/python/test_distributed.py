@@ -44,7 +44,7 @@ def start(program, size, programs=PROGRAMS, **env):
 
 
 def ended(processes, timeout=600):
-    """What each printed, once all have ended."""
+    """The output of each, once all have ended."""
     until = time.monotonic() + timeout
     try:
         return [p.communicate(timeout=max(0.1, until - time.monotonic()))[0] for p in processes]

@@ -1,4 +1,4 @@
-"""What goes wrong between processes, of which test_distributed.py has the rest."""
+"""Failures between processes; test_distributed.py has the rest."""
 
 import os
 import random

@@ -15,7 +15,7 @@ from torch_peer import assert_torch_says, needs_torch
 import smolder
 from smolder import accelerator, distributed, jit, nn
 
-# What torch says where there is no device. Its text of a missing driver is another.
+# Torch's errors where there is no device. Its text of a missing driver is another.
 SAME = """
     torch.backends.mps.is_available() | torch.backends.mps.is_built() | torch.backends.mps.is_macos_or_newer(13, 0)
     torch.backends.mps.is_macos13_or_newer() | torch.mps.is_available() | torch.mps.device_count()

@@ -14,7 +14,7 @@ from smolder.nn import functional as F
 
 ones = smolder.ones
 
-# What is wrong: torch's exception, the mistake, and what the message says: the op, shapes and dtypes. Each is on one line
+# A case: torch's exception, the mistake, and the message's words: the op, shapes and dtypes. Each is on one line
 # of this file, which the message names too.
 x, ids, flags = ones(2, 3), smolder.tensor([1, 0]), smolder.tensor([True, False])
 X, F4 = "[2, 3] float32", "[4] float32"

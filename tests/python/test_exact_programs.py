@@ -20,7 +20,7 @@ CHUNK = 500
 
 
 def difference(program, expected, compile=None):
-    """What is otherwise than torch left it, where it took and Smolder takes the statements."""
+    """The differences from torch's results, where both take the statements."""
     theirs, *refused = expected.split(" ")
     taken = [s for i, s in enumerate(program) if str(i) not in refused]
     ours, raised = exact_programs.run(smolder, taken, compile)

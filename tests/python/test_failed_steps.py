@@ -176,7 +176,7 @@ TIERS = ["recorded", "marked", "compiled", "eager"]
 
 @pytest.mark.parametrize("tier", TIERS)
 def test_failures_at_random_places(tier):
-    """Of the long runs that are asked for by SMOLDER_FAILED_STEPS."""
+    """The seeds of the long runs that SMOLDER_FAILED_STEPS asks for."""
     wrong = {n for n in range(1, STEPS) if random.Random(n * 13).random() < 0.25}
     ours = run(OPTIMIZERS["AdamW"], tier, STEPS, wrong, skip=False)
     assert ours == run(OPTIMIZERS["AdamW"], tier, STEPS, wrong, skip=True)
@@ -211,7 +211,7 @@ def test_what_eager_mode_did_is_no_part_of_a_later_step_that_fails():
 @of_the_cpu("what is made in a step that fails there has no value")
 @pytest.mark.parametrize("tier", ["recorded", "marked"])
 def test_the_first_step_may_fail(tier):
-    """What was made in it, as parameters are, is not lost."""
+    """Values made in it, as parameters are, are not lost."""
     smolder.manual_seed(0)
     model = nn.Linear(4, 3)
     optimizer = optim.AdamW(model.parameters(), lr=0.1)

@@ -18,7 +18,7 @@ def plans():
 
 
 def compiled_by(steps):
-    """Of each step, a call, how many plans it compiled."""
+    """How many plans each step, a call, compiled."""
     smolder.mark_step()
     out = []
     for step in steps:

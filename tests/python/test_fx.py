@@ -28,7 +28,7 @@ GOLDEN = json.loads((HERE.parent / "golden" / "fx.json").read_text())
 
 @pytest.fixture(scope="module")
 def ours():
-    """What fx_models.py prints under torch's name."""
+    """The output of fx_models.py under torch's name."""
     command = [sys.executable, "-W", "ignore", "-m", "smolder.torch", "fx_models.py"]
     out = subprocess.run(command, cwd=HERE, capture_output=True, text=True)
     assert out.returncode == 0, out.stderr

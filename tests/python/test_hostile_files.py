@@ -48,7 +48,7 @@ _PIECES = ["", "(", ")", "[", "]", ",", "%1", "@9", "@99999999999", "\0", "é", 
 
 
 def _models():
-    """What is recorded: training, layers of images, indices, control flow, attention and random numbers."""
+    """The recorded steps: training, layers of images, indices, control flow, attention and random numbers."""
     kept = []
     model = nn.Sequential(nn.Linear(9, 17), nn.ReLU(), nn.Dropout(0.1), nn.Linear(17, 3))
     optimizer = optim.AdamW(model.parameters(), lr=1e-2)
@@ -360,7 +360,7 @@ _BESIDE = {"a": smolder.arange(6.0).reshape(2, 3), "b": smolder.tensor([True, Fa
 
 
 def test_safetensors(tmp_path):
-    """What is read is within the file, or nothing is."""
+    """Reads stay within the file, or nothing is read."""
     path, read = tmp_path / "tried.safetensors", 0
     data = safetensors.save(_BESIDE, {"note": "x"})
     for seed in range(FIRST, FIRST + 4 * COUNT):

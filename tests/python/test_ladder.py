@@ -17,7 +17,7 @@ FILES = [ROOT / f"tests/ladder/programs/styles_of_{name}.py" for name in ("train
 
 
 def told(file, *options):
-    """What the programs of a file say, by name."""
+    """The lines of a file's programs, by name."""
     done = subprocess.run(
         [sys.executable, "-W", "ignore", *options, str(file)], capture_output=True, text=True, timeout=600
     )
@@ -27,7 +27,7 @@ def told(file, *options):
 
 
 def apart(ours, theirs):
-    """What is wrong with the numbers of a program; None where nothing is."""
+    """The fault in the numbers of a program; None where there is none."""
     if "error" in ours:
         return ours["error"], ours["at"]
     pairs = list(zip(ours["losses"], theirs, strict=False))

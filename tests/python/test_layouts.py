@@ -1,4 +1,4 @@
-"""What is refused of torch's layouts and settings, addresses, and that resized tensors are written through."""
+"""Refusals of torch's layouts and settings, addresses, and that resized tensors are written through."""
 
 import copy
 import pickle

@@ -1,4 +1,4 @@
-"""What libraries written for PyTorch stopped at, each as short as it is: the alias in a process of its own."""
+"""Calls at which libraries written for PyTorch stopped, each as short as it is: the alias in a process of its own."""
 
 import typing
 

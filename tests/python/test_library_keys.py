@@ -1,4 +1,4 @@
-"""What libraries register by torch's older forms and keys, as torch takes it."""
+"""Libraries register by torch's older forms and keys, as torch takes them."""
 
 import numpy as np
 import pytest

@@ -21,7 +21,7 @@ def wrong(ours, theirs):
 
 @of_the_cpu("results end in the bits of its functions")
 def test_calls_that_gave_what_torch_gave_still_do():
-    """Of a few calls of each op the golden file has those of which both make the same."""
+    """The golden file has those calls of each op, among a few, for which both give the same."""
     golden = json.loads(limit_calls.GOLDEN.read_text())
     with smolder.eager():
         assert not wrong(limit_calls.results(smolder, golden), golden)

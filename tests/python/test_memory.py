@@ -26,7 +26,7 @@ def off_again():
 
 
 def lines_of(tensor_sizes):
-    """What is alive in blocks of such sizes."""
+    """The bytes alive in blocks of such sizes."""
     return [(b.what, b.where) for b in memory.alive(DEVICE) if b.bytes in tensor_sizes]
 
 

@@ -1,4 +1,4 @@
-"""What torch has and Smolder lacks says so, and what is misspelt is told the nearest name."""
+"""A name that torch has and Smolder lacks says so, and a misspelt one is told the nearest name."""
 
 import importlib
 import subprocess

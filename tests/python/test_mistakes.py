@@ -1,4 +1,4 @@
-"""What users read of their mistakes, beside torch's words: of its class, naming at least what torch names, and the line."""
+"""The messages that users read about their mistakes, beside torch's words: of its class, naming at least what torch names, and the line."""
 
 import io
 import json
@@ -17,7 +17,7 @@ GOLDEN = json.loads(mistakes.GOLDEN.read_text())
 # Torch's names of dtypes, and those that it takes from C++.
 DTYPES = {"Long": "int64", "Int": "int32", "Float": "float32", "Double": "float64", "Half": "float16", "Bool": "bool"}
 DTYPES |= {"long int": "int64", "float": "float32", "double": "float64", "c10::Half": "float16"}
-# What is no mistake here: why.
+# Cases that are no mistakes here: why.
 FINE = {
     "cross entropy of int32 labels": "indices of both integer dtypes are taken everywhere",
     "binary cross entropy of integer targets": "targets promote, as operands do everywhere",
@@ -141,7 +141,7 @@ def test_lines(name, snippet):
     lines = [int(n) for n in re.findall(rf"{re.escape(file)}:(\d+) in ", text)]
     wrong = mistakes.wrong_line(snippet)
     assert wrong in lines or not lines or snippet.startswith("with "), text
-    # What reads its operands at once, as linear algebra does, says so by its traceback.
+    # An op that reads its operands at once, as linear algebra does, shows the line by its traceback.
     if "# wrong" in snippet and "; met in" in text:
         assert lines, text
 

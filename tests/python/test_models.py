@@ -12,7 +12,7 @@ import cuda_models
 
 
 def steps(name, device, compiled, n=3):
-    """What steps come to: losses, sums of scores or tokens."""
+    """The results of steps: losses, sums of scores or tokens."""
     smolder.manual_seed(0)
     step = cuda_models.STEPS[name](smolder, device, True)
     if compiled:

@@ -269,7 +269,7 @@ def test_flags_of_tensors_that_are_computed():
 @pytest.mark.parametrize("mode", [smolder.no_grad, smolder.inference_mode])
 @pytest.mark.parametrize("change", ["t_", "unsqueeze_", "squeeze_"])
 def test_a_shape_changed_in_place_keeps_its_history(mode, change):
-    """What is recorded or not does not matter: the tensor is what it was, in another shape."""
+    """Whether it is recorded or not does not matter: the tensor is what it was, in another shape."""
     leaf = smolder.arange(6.0).reshape(2, 3).clone().requires_grad_()
     made = leaf * 2
     with mode():

@@ -119,7 +119,7 @@ def attribute(program, dice):
 
 
 def dtype(program, dice):
-    """That of an input or of a cast."""
+    """The dtype of an input or of a cast."""
     if dice.random() < 0.4:
         same = lambda m: [f"smolder.{t}" for t in [*FLOATS, *INTEGERS]]  # noqa: E731
         after = rewritten(program, dice, r"smolder\.(float|bfloat|int|uint)\d+", same)
@@ -142,7 +142,7 @@ def category(program, dice):
         same = [repr(value)]
         same += [repr(int(value))] if value == int(value) else []
         same += [repr(bool(value))] if value in (0, 1) else []
-        # What does not change its value may change its category alone.
+        # A number that keeps its value may change its category alone.
         return same if len(same) > 1 else [repr(int(value)), repr(value)]
 
     whole = [i for i, x in enumerate(program.inputs) if x.dtype not in FLOATS]
@@ -188,13 +188,13 @@ def mode(program, dice):
 
 
 def liveness(program, dice):
-    """What is held at the end."""
+    """The values held at the end."""
     values = range(len(program.inputs), len(program.inputs) + len(program.steps))
     return program, dataclasses.replace(program, kept=program.kept ^ {dice.choice(values)})
 
 
 def aliasing(program, dice):
-    """What shares memory with what: an input with another, or an operand with what was made of it."""
+    """Pairs that share memory: an input with another, or an operand with what was made of it."""
     inputs = program.inputs
     pairs = [(i, j) for j in range(len(inputs)) for i in range(j) if inputs[i] == inputs[j]]
     if dice.random() < 0.4:
@@ -230,7 +230,7 @@ KINDS = {f.__name__: f for f in (attribute, dtype, category, stride, mode, liven
 
 
 def outcome(program):
-    """What eager execution gives; None where the change made no valid program."""
+    """The results of eager execution; None where the change made no valid program."""
     try:
         return eager(program)
     except (RuntimeError, IndexError, TypeError, ValueError, NotImplementedError):

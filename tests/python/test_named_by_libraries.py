@@ -1,4 +1,4 @@
-"""What libraries stopped at: names that they import, and what they do to types and functions of torch's."""
+"""Calls at which libraries stopped: names that they import, and what they do to types and functions of torch's."""
 
 import ctypes
 import inspect
@@ -106,7 +106,7 @@ def test_a_default_of_a_dtype_that_is_not_held_stops_only_calls_that_leave_it_ou
 
 
 class Given:
-    """What has a loader's members without being one, as fastai's loaders."""
+    """A class with a loader's members that is none, as fastai's loaders."""
 
     def __init__(self, dataset, iterable):
         from smolder.utils.data.dataloader import _DatasetKind
@@ -173,7 +173,7 @@ def test_ops_of_collectives_are_names_whose_calls_say_what_there_is():
 
 
 def test_types_of_bound_functions_are_not_those_of_other_extensions():
-    """What programs note on functions of ours changes nanobind's type of functions, which modules of a domain share."""
+    """A note of a program's on functions of ours changes nanobind's type of functions, which modules of a domain share."""
     api = ctypes.pythonapi
     api.PyInterpreterState_Get.restype = ctypes.c_void_p
     api.PyInterpreterState_GetDict.restype = ctypes.py_object

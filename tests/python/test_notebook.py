@@ -26,7 +26,7 @@ def cells():
 
 
 def shown(cell, kind):
-    """What a cell shows, as text or as HTML."""
+    """The output of a cell, as text or as HTML."""
     for output in cell.outputs:
         if output.output_type == "execute_result":
             return output.data[kind]

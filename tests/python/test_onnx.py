@@ -188,7 +188,7 @@ READ_VALUES = {
     "unique_of", "unique_rows", "bincount",
 }  # fmt: skip
 SWEPT = [r for r in ROWS if (r["function"] or r["method"]) and r["key"] not in READ_VALUES | DRAWN]
-# Of these ONNX has nothing, for some dtypes or all.
+# ONNX has nothing for these, for some dtypes or all.
 NOT_IN_ONNX = {
     "shl", "shr", "conv_backward_weight", "dropout_seeded", "random_uniform", "random_normal", "random_int",
     "random_bernoulli", "cumprod", "cummax", "cummin",
@@ -199,7 +199,7 @@ NOT_IN_ONNXRUNTIME = {"erfinv"}
 
 
 def exported(row, arrays, words):
-    """What onnxruntime makes of a call of an op; None where NumPy lacks the dtype of a result."""
+    """The results of onnxruntime for a call of an op; None where NumPy lacks the dtype of a result."""
     tensors = made(arrays)
     flat = [t for v in tensors.values() for t in (v if isinstance(v, list) else [v])]
 

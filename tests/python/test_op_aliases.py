@@ -25,7 +25,7 @@ from op_rows import (
 import smolder
 
 IN_PLACE = [r for r in WITH_TENSORS if r["inplace"]]
-# What may show a later write to its operand: what writes there, views, and what returns its operand or a view of it.
+# Ops whose results may show a later write to their operand: they write there, are views, or return it or a view of it.
 SHARING = {r["key"] for r in WITH_TENSORS if r["view"] or r["kind"] == "composite"} | {"to", "fill", "copy", "zero"}
 
 

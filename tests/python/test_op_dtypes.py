@@ -7,11 +7,11 @@ import pytest
 from conftest import assert_same_bits
 from op_rows import DTYPES, ROWS, TENSORS, WRAPPED, Refused, arguments, both, domain_of, ids, own_cases, sampled
 
-# What torch says of x[...], which has no name.
+# Torch's words about x[...], which has no name.
 SUBSCRIPTS = ("tensors used as indices must be long, int, byte or bool tensors", "Index put requires the source and")
 
 
-# What the dtypes that are computed as int32 are paired with, each of which promotes otherwise.
+# Partners of the dtypes that are computed as int32: each promotes otherwise.
 BESIDE_WRAPPED = (*WRAPPED, "uint8", "int32", "bfloat16", "bool")
 
 

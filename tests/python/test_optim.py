@@ -144,7 +144,7 @@ def test_sweeping_options_compiles_nothing_and_changes_no_bit(kind):
 
 @pytest.mark.parametrize("kind", ["SGD", "Adam", "AdamW"])
 def test_denormal_options_count(kind):
-    """What is swept is no zero to the kernels: a learning rate of 1e-40 moves what is 1e-39."""
+    """A tiny option is no zero to the kernels: a learning rate of 1e-40 moves what is 1e-39."""
     for eager in (False, True):
         with smolder.eager() if eager else contextlib.nullcontext():
             p = nn.Parameter(smolder.tensor([1e-39, -1e-39]))

@@ -164,7 +164,7 @@ def test_a_tensor_of_one_element_is_a_number_before_tensors():
 
 @pytest.mark.parametrize("name", ["tensor_split", "hsplit", "vsplit", "dsplit"])
 def test_a_tensor_tells_how_many_pieces_or_where_they_end(name):
-    """Of one dimension it is a list, of one element too."""
+    """A tensor of one dimension is a list, of one element too."""
     x = sm.arange(24).reshape(2, 3, 4) if name == "dsplit" else sm.arange(24).reshape(4, 6)
     axis = {"hsplit": 1, "dsplit": 2}.get(name, 0)
     ways = [getattr(x, name), lambda told: getattr(sm, name)(x, told)]

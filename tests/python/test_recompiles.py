@@ -144,7 +144,7 @@ def matches(pattern, text):
 
 
 def reasons(capsys, *arguments):
-    """What `smolder cache why` tells: cause, reason and lines, a step each."""
+    """The words of `smolder cache why`: cause, reason and lines, a step each."""
     capsys.readouterr()
     assert cli.main(["cache", "why", "--json", *arguments]) == 0
     out = json.loads(capsys.readouterr().out)

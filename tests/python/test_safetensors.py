@@ -11,7 +11,7 @@ from smolder.safetensors import SafetensorError
 
 DTYPES = ("float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool")
 
-# What safetensors 0.8 wrote for {"b": ones(2, dtype=float16), "a": [[1.0, 2.0]], "n": tensor(7)}, metadata={"k": "v"}.
+# The bytes that safetensors 0.8 wrote for {"b": ones(2, dtype=float16), "a": [[1.0, 2.0]], "n": tensor(7)}, metadata={"k": "v"}.
 WRITTEN = (
     b'\xc0\x00\x00\x00\x00\x00\x00\x00{"__metadata__":{"k":"v"},"n":{"dtype":"I64","shape":[],"data_offsets":[0,8]},'
     b'"a":{"dtype":"F32","shape":[1,2],"data_offsets":[8,16]},"b":{"dtype":"F16","shape":[2],"data_offsets":[16,20]}}   '

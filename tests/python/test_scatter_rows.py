@@ -38,7 +38,7 @@ def sums(x, index, source):
 
 
 def in_both(function):
-    """Of a step, and of ops one by one."""
+    """The results of a step, and of ops one by one."""
     ours = function()
     ours = [t.numpy().copy() for t in (ours if isinstance(ours, tuple) else (ours,))]
     with smolder.eager():
@@ -102,7 +102,7 @@ def test_any_axis_and_more_dimensions(axis):
 
 @pytest.mark.parametrize("reach", [(6, 3), (6, 2), (4, 3), (4, 1)])
 def test_an_index_that_reaches_less(reach):
-    """Of the source fewer rows, of the result fewer columns: a part of each is left."""
+    """The source has fewer rows, the result fewer columns: a part of each is left."""
     x, source = RNG.standard_normal((5, 3)).astype(np.float32), RNG.standard_normal((6, 3)).astype(np.float32)
     i = RNG.integers(0, 5, reach[0])
     tx, ts, ti = map(smolder.tensor, (x, source, i))
@@ -253,7 +253,7 @@ def test_one_number_at_many_places():
 
 
 def test_counting_makes_no_ones():
-    """What is counted is read, and as many ones as there are numbers are not written."""
+    """Counting reads the numbers, and does not write as many ones."""
     t = smolder.tensor(RNG.integers(0, 256, 100_000))
     smolder.mark_step()
     graphs = smolder.explain(lambda: smolder.bincount(t))().graphs

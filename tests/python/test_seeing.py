@@ -1,4 +1,4 @@
-"""What the runtime tells of itself: fallbacks, names of kernels, times at the debug level that asks for them."""
+"""Reports of the runtime: fallbacks, names of kernels, times at the debug level that asks for them."""
 
 import inspect
 import os
@@ -63,7 +63,7 @@ def test_strict_mode_refuses_a_fallback_where_it_is_called(unruled):
         with pytest.raises(NotImplementedError, match="seeing::running_sum has no shape rule"):
             unruled(x + 1)
         assert_same_bits(before.numpy(), (x * 3).numpy())
-        # What is compiled, and libraries' products, scans and scatters, may be used.
+        # Compiled kernels, and libraries' products, scans and scatters, may be used.
         assert F.gelu(x @ x.T).cumsum(1).scatter_add(1, smolder.zeros(3, 1).long(), x).sum().item() > 0
 
 

@@ -25,7 +25,7 @@ from smolder.distributed.fsdp import wrap
 
 PROGRAMS = Path(__file__).with_name("sharded_programs.py")
 LIMIT = 300  # seconds: nothing takes as long but what is stuck
-# What many processes do is tested, not kernels: these are compiled where two processes run, which costs more than all else.
+# The tests are of many processes, not of kernels: these are compiled where two processes run, which costs more than all else.
 SMALL = {"SMOLDER_BACKEND": "interpret"}
 pytestmark = pytest.mark.skipif(not dist.is_gloo_available(), reason="built without Gloo")
 

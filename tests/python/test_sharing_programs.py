@@ -15,7 +15,7 @@ import smolder
 
 # A view whose base needs gradients no more, or never did, and is written: torch's view says that it needs gradients,
 # which then reach nothing. Ours needs none.
-# Of the programs that give a tensor another's memory the golden file has no digest where torch refuses a statement that
+# The golden file has no digest of a program that gives a tensor another's memory where torch refuses a statement that
 # is taken here: set_ and views in place of what needs gradients, above all; nor where asarray is given a tensor, of
 # which torch 2.11 drops the history.
 OTHERWISE = {195, 446, 755, 961, 1246}

@@ -43,7 +43,7 @@ DIFFERENT = {"nn.RNNCellBase()": "the number of chunks is the class's"}
 
 
 def ours_of(name):
-    """What is called so here; None where nothing is."""
+    """The object of that name here; None where there is none."""
     module, _, last = name.removesuffix("()").rpartition(".")
     if module == "Tensor":
         return getattr(smolder.Tensor, last, None)
@@ -104,7 +104,7 @@ def test_every_form_of_functions_and_methods():
 
 
 def differs(name):
-    """What of torch's parameters is not the same here; more of them are fine behind these, or by name."""
+    """Those of torch's parameters that differ here; more of them are fine behind these, or by name."""
     theirs = GOLDEN[name]
     if any(kind.startswith("VAR") for _, kind, _ in theirs):
         return []

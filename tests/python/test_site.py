@@ -1,4 +1,4 @@
-"""What the documentation says is complete: every page is on the site, every variable that is read has its row."""
+"""The documentation is complete: every page is on the site, every variable that is read has its row."""
 
 import importlib
 import inspect

@@ -26,7 +26,7 @@ OVERFLOWS = "Storage size calculation overflowed with sizes="
 
 
 def spread(*shape):
-    """Of one element, so of any shape."""
+    """Tensors of one element, so of any shape."""
     return smolder.zeros(1).expand(*shape)
 
 

@@ -257,7 +257,7 @@ def test_adaptive_pools_cover_the_input_evenly(size):
 
 
 def resampling(n, m, scale, mode, aligned):
-    """What each of m elements is of n that are read at steps of `scale`: [m, n]."""
+    """The shares of n elements, read at steps of `scale`, in each of m: [m, n]."""
     cubic = mode == "bicubic"
     w = np.zeros((m, n))
     for i in range(m):

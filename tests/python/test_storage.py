@@ -1,4 +1,4 @@
-"""What shares storage and what does not, through whichever handle it is written."""
+"""Tensors that share storage and those that do not, through whichever handle it is written."""
 
 import random
 

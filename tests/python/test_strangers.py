@@ -1,4 +1,4 @@
-"""What programs of others do under torch's name that once stopped: each is a few lines of one."""
+"""Calls of others' programs under torch's name that once stopped: each is a few lines of one."""
 
 import pickle
 import pickletools

@@ -23,7 +23,7 @@ OTHERWISE = {
     "helpers": "check message",  # torch 2.11 takes functions alone
     "linalg": r"det float\d+ \(0, (0|3, 3)\)",  # a gradient without elements, where torch has none
     "recurrent": r"nn.(BatchNorm|InstanceNorm)3d\(3\)",  # which say whether they have a bias, as torch after 2.11
-    # What several windows have: which of them is written last, and in torch 2.11 the gradients of those before.
+    # Elements in several windows: which of them is written last, and in torch 2.11 the gradients of those before.
     "views": r".*(unfold\(1, 3, 1\) copied|unfold\((0|1), [23], 1\).* gradients|as_strided\(.*\(\d, 1, 1\).* gradients"
     r"|as_strided\(.*\(1, 1\).* gradients)",
     "resampling": r"gs5 bicubic .*",  # torch has none of volumes
@@ -31,7 +31,7 @@ OTHERWISE = {
 
 
 def differs(ours, theirs):
-    """What is wrong with a case, if anything. NotImplementedError is a RuntimeError to who catches one."""
+    """The fault of a case, if any. NotImplementedError is a RuntimeError to who catches one."""
     if ours[:1] == ["error"] or theirs[:1] == ["error"]:
         if ours == ["error", "NotImplementedError"] and theirs == ["error", "RuntimeError"]:
             return None

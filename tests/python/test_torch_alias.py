@@ -14,7 +14,7 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "torch.md"
 
 
 def run(code, *options, env=None, check=True):
-    """What a program prints that runs under the alias."""
+    """The output of a program under the alias."""
     out = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", f"import smolder.torch\nsmolder.torch.install()\n{code}", *options],
         capture_output=True,

@@ -382,7 +382,7 @@ def test_control_flow_is_replayed(tmp_path, capsys):
     assert status == 0 and "jit and eager: the same bits" in text
     assert command(capsys, "replay", path, "--iters", "2")[0] == 0
     assert command(capsys, "trace", "show", path, "--step", 0)[0] == 0
-    # What a file says of the graphs inside is checked as the rest is.
+    # A file's description of the graphs inside is checked as the rest is.
     _trace_file.write(tmp_path / "b.trace", _trace_file.read(path))
     again = _trace_file.read(tmp_path / "b.trace")
     assert again.steps[0].nodes == step.nodes

@@ -121,7 +121,7 @@ def bare_loop(steps, mark):
 
 
 def growth(run, steps, mark):
-    """What a loop ends with, as arrays; by how much counters grew, and the highest memory over what was there."""
+    """The end of a loop, as arrays; by how much counters grew, and the highest memory over what was there."""
     smolder.mark_step()
     names = ["syncs", "trace.cuts", "traces.recorded", "plans.compiled", "kernels.compiled"]
     before = {name: counter(name) for name in names}

@@ -14,7 +14,7 @@ from op_rows import ROOT
 import smolder
 
 PROGRAMS = sorted((ROOT / "tests/typing").glob("*.py"))
-# Of the names that the package exports, the share whose types are known from annotations alone.
+# The share of the exported names whose types are known from annotations alone.
 FLOOR = 0.999
 
 MISTAKES = """
@@ -57,7 +57,7 @@ MISTAKEN_LINES = list(range(23, 36))
 
 
 def pyright(*arguments, cwd):
-    """What basedpyright, which is pyright from PyPI, says of the package as an installed one."""
+    """The report of basedpyright, which is pyright from PyPI, on the package as an installed one."""
     env = os.environ | {"PYTHONPATH": str(Path(smolder.__file__).parents[1])}
     command = [sys.executable, "-m", "basedpyright", "--outputjson", "--pythonpath", sys.executable, *arguments]
     run = subprocess.run(command, capture_output=True, text=True, env=env, cwd=cwd)

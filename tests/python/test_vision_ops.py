@@ -42,7 +42,7 @@ def test_boxes_that_overlap_a_better_one_are_left_out():
 
 
 def sampled(image, y, x):
-    """Of (channels, height, width) at a position, as roi_align takes it."""
+    """The value of (channels, height, width) at a position, as roi_align takes it."""
     h, w = image.shape[1:]
     if not (-1 <= y <= h and -1 <= x <= w):
         return 0 * image[:, 0, 0]

@@ -8,7 +8,7 @@ import smolder
 from smolder import func
 
 SIZE = 3
-# What reads values to know its shapes, which elements of a batch do not agree on.
+# Ops that read values to know their shapes, on which elements of a batch do not agree.
 READS = {
     "argwhere", "bincount", "masked_select", "nonzero", "repeat_interleave.tensor",
     "repeat_interleave.repeats", "unique_of", "unique_rows", "where.condition",

@@ -1,4 +1,4 @@
-"""What the ladder's programs share: weights that depend on no generator, training, and the line that they print."""
+"""Shared code of the ladder's programs: weights that depend on no generator, training, and the line that they print."""
 
 import itertools
 import json

@@ -1,4 +1,4 @@
-"""What autocast makes of ops on the CPU, of its lists and others, in either dtype, from operands of each."""
+"""Ops under autocast on the CPU, of its lists and others, in either dtype, from operands of each."""
 
 DTYPES = ("float32", "bfloat16", "float16", "float64")
 

@@ -285,7 +285,7 @@ case("samples n", lambda: tuple(D.Normal(0.0, 1.0).sample_n(3).shape))
 
 
 def refused(make):
-    """What an error shows of a distribution: what was not made when the value was checked is not in it."""
+    """The text of a distribution in an error: parameters that were not made when the value was checked are not in it."""
     try:
         return repr(make().log_prob(T.full(tuple(make().event_shape), float("nan"), dtype=T.float64)))
     except ValueError as error:

@@ -6,7 +6,7 @@ def coo(indices, values, size, **options):
 
 
 def parts(x):
-    """What a result is, whatever its layout: where there are values, in order, and these."""
+    """A result, whatever its layout: the places of values, in order, and these."""
     if not isinstance(x, T.Tensor):
         return [parts(p) for p in x] if isinstance(x, tuple | list) else x
     if x.layout == T.strided:

@@ -1,4 +1,4 @@
-"""What is a view: writes through what an expression gives, and through its operand, and gradients of both, for operands
+"""Which results are views: writes through what an expression gives, and through its operand, and gradients of both, for operands
 of several layouts. `copied` is what copy_ of different elements leaves where they are in windows that overlap."""
 
 EXPRESSIONS = """
