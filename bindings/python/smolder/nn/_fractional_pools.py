@@ -11,6 +11,7 @@ from smolder._autocast import listed
 from smolder._creation import arange
 from smolder._random_tensors import rand
 from smolder._typing import Ints, Tensor
+from smolder.nn._spatial import Indexed, with_indices
 
 __all__ = [
     "fractional_max_pool2d", "fractional_max_pool2d_with_indices", "fractional_max_pool3d",
@@ -105,30 +106,6 @@ def _pool(dims, input, kernel_size, output_size, output_ratio, samples):
     return values.reshape(shape), indices.reshape(shape)
 
 
-def fractional_max_pool2d_with_indices(
-    input: Tensor,
-    kernel_size: Ints,
-    output_size: Ints | None = None,
-    output_ratio: float | Sequence[float] | None = None,
-    return_indices: bool = False,
-    _random_samples: Tensor | None = None,
-) -> tuple[Tensor, Tensor]:
-    """As fractional_max_pool2d, with the number of each element in its plane, whatever return_indices says, as in torch."""
-    return _pool(2, input, kernel_size, output_size, output_ratio, _random_samples)
-
-
-def fractional_max_pool3d_with_indices(
-    input: Tensor,
-    kernel_size: Ints,
-    output_size: Ints | None = None,
-    output_ratio: float | Sequence[float] | None = None,
-    return_indices: bool = False,
-    _random_samples: Tensor | None = None,
-) -> tuple[Tensor, Tensor]:
-    """As fractional_max_pool3d, with the number of each element in its volume, whatever return_indices says, as in torch."""
-    return _pool(3, input, kernel_size, output_size, output_ratio, _random_samples)
-
-
 def fractional_max_pool2d(
     input: Tensor,
     kernel_size: Ints,
@@ -161,3 +138,7 @@ def fractional_max_pool3d(
     """
     values, indices = _pool(3, input, kernel_size, output_size, output_ratio, _random_samples)
     return (values, indices) if return_indices else values
+
+
+fractional_max_pool2d_with_indices: Indexed = with_indices(fractional_max_pool2d)
+fractional_max_pool3d_with_indices: Indexed = with_indices(fractional_max_pool3d)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import warnings
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeAlias
 
 from smolder import _core
 from smolder._core import (
@@ -34,9 +37,27 @@ __all__ = [
 ]  # fmt: skip
 
 
+Indexed: TypeAlias = Callable[..., tuple[Tensor, Tensor]]
+
+
 def _numbers(value, dims):
     """One number a dimension, out of one for all."""
     return tuple(value) if isinstance(value, tuple | list) else (value,) * dims
+
+
+def with_indices(pool: Callable[..., Any]) -> Indexed:
+    """The pool with return_indices, whatever is given for it, as a function of torch's name for that."""
+    at = list(inspect.signature(pool).parameters).index("return_indices")
+
+    @functools.wraps(pool)
+    def call(*args, **given):
+        if len(args) > at:
+            return pool(*args[:at], True, *args[at + 1 :], **given)
+        return pool(*args, **{**given, "return_indices": True})
+
+    call.__name__ = call.__qualname__ = f"{pool.__name__}_with_indices"
+    call.__doc__ = f"{pool.__name__} with return_indices, whatever is given for it."
+    return call
 
 
 def max_pool1d(
@@ -81,43 +102,9 @@ def max_pool3d(
     return pool(input, kernel_size, stride, padding, dilation, ceil_mode)
 
 
-def max_pool1d_with_indices(
-    input: Tensor,
-    kernel_size: Ints,
-    stride: Ints | None = None,
-    padding: Ints = 0,
-    dilation: Ints = 1,
-    ceil_mode: bool = False,
-    return_indices: bool = False,
-) -> tuple[Tensor, Tensor]:
-    """max_pool1d with return_indices, whatever is given for it."""
-    return max_pool1d(input, kernel_size, stride, padding, dilation, ceil_mode, True)
-
-
-def max_pool2d_with_indices(
-    input: Tensor,
-    kernel_size: Ints,
-    stride: Ints | None = None,
-    padding: Ints = 0,
-    dilation: Ints = 1,
-    ceil_mode: bool = False,
-    return_indices: bool = False,
-) -> tuple[Tensor, Tensor]:
-    """max_pool2d with return_indices, whatever is given for it."""
-    return max_pool2d(input, kernel_size, stride, padding, dilation, ceil_mode, True)
-
-
-def max_pool3d_with_indices(
-    input: Tensor,
-    kernel_size: Ints,
-    stride: Ints | None = None,
-    padding: Ints = 0,
-    dilation: Ints = 1,
-    ceil_mode: bool = False,
-    return_indices: bool = False,
-) -> tuple[Tensor, Tensor]:
-    """max_pool3d with return_indices, whatever is given for it."""
-    return max_pool3d(input, kernel_size, stride, padding, dilation, ceil_mode, True)
+max_pool1d_with_indices: Indexed = with_indices(max_pool1d)
+max_pool2d_with_indices: Indexed = with_indices(max_pool2d)
+max_pool3d_with_indices: Indexed = with_indices(max_pool3d)
 
 
 def _adaptive_size(name, input, output_size, dims):
@@ -158,6 +145,11 @@ def adaptive_max_pool3d(input: Tensor, output_size: Ints, return_indices: bool =
     """Largest elements of so many windows that cover volumes evenly; None keeps a size."""
     out, indices = _core.adaptive_max_pool3d(input, _adaptive_size("adaptive_max_pool3d", input, output_size, 3))
     return (out, indices) if return_indices else out
+
+
+adaptive_max_pool1d_with_indices: Indexed = with_indices(adaptive_max_pool1d)
+adaptive_max_pool2d_with_indices: Indexed = with_indices(adaptive_max_pool2d)
+adaptive_max_pool3d_with_indices: Indexed = with_indices(adaptive_max_pool3d)
 
 
 def check_probability(p: float) -> None:
@@ -232,24 +224,3 @@ def dropout3d(input: Tensor, p: float = 0.5, training: bool = True, inplace: boo
 def rms_norm(input: Tensor, normalized_shape: Ints, weight: Tensor | None = None, eps: float | None = None) -> Tensor:
     """The last dimensions divided by the root of their mean square, then scaled."""
     return _core.rms_norm(input, tuple(normalized_shape), weight, eps)
-
-
-def adaptive_max_pool1d_with_indices(
-    input: Tensor, output_size: Ints, return_indices: bool = False
-) -> tuple[Tensor, Tensor]:
-    """adaptive_max_pool1d with return_indices, whatever is given for it."""
-    return adaptive_max_pool1d(input, output_size, True)
-
-
-def adaptive_max_pool2d_with_indices(
-    input: Tensor, output_size: Ints, return_indices: bool = False
-) -> tuple[Tensor, Tensor]:
-    """adaptive_max_pool2d with return_indices, whatever is given for it."""
-    return adaptive_max_pool2d(input, output_size, True)
-
-
-def adaptive_max_pool3d_with_indices(
-    input: Tensor, output_size: Ints, return_indices: bool = False
-) -> tuple[Tensor, Tensor]:
-    """adaptive_max_pool3d with return_indices, whatever is given for it."""
-    return adaptive_max_pool3d(input, output_size, True)
