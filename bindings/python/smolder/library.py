@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, ParamSpec, TypeVar, ov
 
 from smolder import _core, _ops
 from smolder._names import listing as _listing
+from smolder._op_calls import has_results, run
+from smolder._op_gradients import differentiable, late_gradient
 from smolder._schema import infer_schema
 from smolder._typing import DType, F, PathLike
-from smolder.autograd.function import Function
 
 if TYPE_CHECKING:
     from smolder._typing import OpOverload
@@ -86,7 +87,7 @@ class Library:
         if qualified.split("::")[0] != self.ns:
             raise RuntimeError(f"{self}: cannot define {qualified}, which is of another namespace")
         op = _ops.OpOverload(_core._define_op(schema if "::" in name else f"{self.ns}::{schema}"))
-        op._run, op.tags = functools.partial(_run, op), tags
+        op._run, op.tags = functools.partial(run, op), tags
         _ops.known[qualified] = op
         if qualified in _early_fakes:
             _set_fake(op, _early_fakes.pop(qualified))
@@ -227,189 +228,7 @@ def _forget(op):
     op._core.clear_gradient()
 
 
-def _has_results(op):
-    return op._core.num_returns > 0
-
-
-def _run(op, args):
-    """A call of an op that Python defined, gradients left aside."""
-    if op._composite is not None:
-        op._core.check(args)
-        return _called(op, op._composite, args)
-    if op._fake is None and _has_results(op):
-        op._core.check(args)
-        return _run_now(op, args)
-    return op._core.call(args)
-
-
-def _called(op, fn, args):
-    """fn(*args), those that are keywords only by keyword."""
-    keywords = {a[0]: v for a, v in zip(op._arguments, args) if a[2]}
-    return fn(*(v for a, v in zip(op._arguments, args) if not a[2]), **keywords)
-
-
-def _run_now(op, args):
-    """Without a shape rule nothing can be recorded: the kernel runs on the tensors themselves."""
-    if op._kernel is None:
-        op._core.call(args)  # which raises
-        raise NotImplementedError(f"Could not run '{op.name()}' with arguments from the 'CPU' backend")
-    if op._function is None and _core.is_grad_enabled() and _ops.any_requires_grad(args):
-        return _differentiable(op, functools.partial(_no_gradient, op), None)(args)
-    if _core.is_strict():
-        raise NotImplementedError(
-            f"{op.name()} has no shape rule (register_fake) and would run eagerly, which strict mode forbids"
-        )
-    _core.tell_fallback(
-        f"{op.name()} has no shape rule (register_fake)", "its kernel runs at once, outside of the step"
-    )
-    before = _core.is_grad_enabled()
-    _core.set_grad_enabled(False)
-    try:
-        result = _called(op, op._kernel, args)
-    finally:
-        _core.set_grad_enabled(before)
-    count = op._core.num_returns
-    several = isinstance(result, tuple | list)
-    if count != (len(result) if several else 1):
-        raise RuntimeError(f"{op.name()}: its kernel must return {count} tensor(s), got {result!r}")
-    out = [_as_result(op.name(), "kernel", r) for r in (result if several else [result])]
-    if any(r is a for r in out for a in args):
-        raise RuntimeError(
-            f"{op.name()}: the output of this operator must not also be an input to it, and may not alias any inputs. "
-            "Return a clone of it"
-        )
-    return tuple(out) if several else out[0]
-
-
-def _no_gradient(op, ctx, *grads):
-    raise RuntimeError(
-        f"Trying to backward through {op} but no autograd formula was registered. Please use register_autograd to add one."
-    )
-
-
-def _as_result(name, who, value):
-    """A tensor of what a kernel or a shape rule returned."""
-    if isinstance(value, _core.Tensor):
-        return value
-    if hasattr(value, "__array_interface__"):
-        import numpy
-
-        array = numpy.asarray(value)
-        return _core._from_array(array if all(s >= 0 for s in array.strides) else array.copy())
-    raise TypeError(f"{name}: its {who} returned a {type(value).__name__}, expected a Tensor or a NumPy array")
-
-
 # -- gradients
-
-
-def _flatten(args):
-    """The arguments with lists of tensors spread out, and how long each was (-1: no list)."""
-    flat, lengths = [], []
-    for a in args:
-        if isinstance(a, list | tuple) and any(isinstance(x, _core.Tensor) for x in a):
-            flat.extend(a)
-            lengths.append(len(a))
-        else:
-            flat.append(a)
-            lengths.append(-1)
-    return flat, lengths
-
-
-def _unflatten(flat, lengths):
-    out, at = [], 0
-    for n in lengths:
-        out.append(flat[at] if n < 0 else list(flat[at : at + n]))
-        at += max(n, 1) if n < 0 else n
-    return tuple(out)
-
-
-def _differentiable(op, backward, setup_context):
-    """A function of all arguments whose results have the gradient that `backward` computes."""
-
-    class Generated(Function):
-        generate_vmap_rule = True
-
-        @staticmethod
-        def forward(lengths, *flat):
-            return op._run(_unflatten(flat, lengths))
-
-        @staticmethod
-        def setup_context(ctx, inputs, output):
-            ctx._lengths = inputs[0]
-            if setup_context is None:
-                return
-            args = _unflatten(inputs[1:], inputs[0])
-            keywords = {a[0]: v for a, v in zip(op._arguments, args) if a[2]}
-            args = tuple(v for a, v in zip(op._arguments, args) if not a[2])
-            if keywords:
-                setup_context(ctx, inputs=args, keyword_only_inputs=keywords, output=output)
-            else:
-                setup_context(ctx, inputs=args, output=output)
-
-        @staticmethod
-        def backward(ctx, *grads):
-            lengths = ctx._lengths
-            given = _one_an_argument(op, backward(ctx, *grads), len(lengths))
-            flat = [None]
-            for g, n in zip(given, lengths):
-                if n < 0:
-                    flat.append(g)
-                else:
-                    flat.extend([None] * n if g is None else g)
-            return tuple(flat)
-
-    name = f"GeneratedBackwardFor_{op._namespace}_{op._name}_default"
-    Generated.__name__ = Generated.__qualname__ = name
-    Generated._backward_cls.__name__ = name + "Backward"
-
-    def call(args):
-        flat, lengths = _flatten(args)
-        return Generated.apply(lengths, *flat)
-
-    return call
-
-
-class _LateContext:
-    """The context of a call that C++ made: it is set up when the gradient is wanted."""
-
-    def __init__(self, needs_input_grad):
-        self.needs_input_grad, self.saved_tensors, self._materialize = needs_input_grad, (), True
-
-    def save_for_backward(self, *tensors):
-        self.saved_tensors = tensors
-
-    def set_materialize_grads(self, value):
-        self._materialize = value
-
-    def mark_non_differentiable(self, *tensors):
-        """Its gradients are not asked for."""
-
-
-def _late_gradient(op, backward, setup_context):
-    """Returns the function that C++ calls with the arguments, results and gradients of a call that it made."""
-
-    def gradients(args, keywords, outputs, grads):
-        needs = [any(t.requires_grad for t in _flatten([a])[0] if isinstance(t, _core.Tensor)) for a in args]
-        ctx = _LateContext(tuple(needs))
-        if setup_context is not None:
-            named = {"keyword_only_inputs": keywords} if keywords else {}
-            setup_context(ctx, inputs=args, output=outputs[0] if len(outputs) == 1 else tuple(outputs), **named)
-        if ctx._materialize:
-            grads = [_core.zeros_like(o) if g is None else g for o, g in zip(outputs, grads)]
-        return _one_an_argument(op, backward(ctx, *grads), len(op._arguments))
-
-    return gradients
-
-
-def _one_an_argument(op, given, count):
-    given = given if isinstance(given, tuple | list) else (given,)
-    given = list(given) + [None] * (count - len(given))  # of keyword-only ones there are none
-    if len(given) != count:
-        raise RuntimeError(
-            f"{op.name()}: its backward returned {len(given)} gradients, expected {count}: one an argument, None for "
-            "those that have none"
-        )
-    return given
 
 
 def register_autograd(
@@ -424,14 +243,14 @@ def register_autograd(
     found = _resolve(op)
     if isinstance(found, _Builtin):
         raise RuntimeError(f"register_autograd: the gradient of {found.name()} is built in and can't be replaced")
-    if any(a[5] for a in found._arguments) or not _has_results(found):
+    if any(a[5] for a in found._arguments) or not has_results(found):
         raise RuntimeError(
             f"Cannot register autograd formula for non-functional operator {found} with schema {found._schema}. "
             "Please create a functional operator and register an autograd formula for that."
         )
     with contextlib.suppress(NotImplementedError):  # where C++ knows no gradients of such a signature
-        found._core.set_gradient(_late_gradient(found, backward, setup_context))
-    found._function = _differentiable(found, backward, setup_context)
+        found._core.set_gradient(late_gradient(found, backward, setup_context))
+    found._function = differentiable(found, backward, setup_context)
 
 
 def register_autocast(

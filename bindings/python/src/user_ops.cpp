@@ -183,7 +183,7 @@ struct Slot {
 
 /// The tensors of a result: one, or a sequence of them. Arrays become tensors.
 std::vector<Tensor> results_of(const std::string& op, const char* who, nb::handle result, size_t count) {
-  const nb::object convert = nb::module_::import_("smolder.library").attr("_as_result");
+  const nb::object convert = nb::module_::import_("smolder._op_calls").attr("as_result");
   std::vector<Tensor> out;
   if (count == 0) {
     SMOLDER_CHECK(result.is_none(), RuntimeError, op, ": its ", who, " returned a ", python_type(result),
