@@ -1,4 +1,4 @@
-// What an op costs run eagerly: the way to the kernel, and the kernels beside a plain copy of as many bytes.
+// The cost of an op that is run eagerly: the way to the kernel, and the kernels beside a plain copy of as many bytes.
 #include <benchmark/benchmark.h>
 
 #include <array>

@@ -57,7 +57,7 @@ BENCHMARK(matmul<DType::kFloat32>)->Apply(shapes);
 BENCHMARK(matmul<DType::kBFloat16>)->Apply(shapes);
 BENCHMARK(matmul<DType::kFloat64>)->Args({1, 1024, 1024, 1024, 0, 0})->UseRealTime()->Unit(benchmark::kMicrosecond);
 
-/// What holding no plan would cost: deciding the strategy anew.
+/// The cost of holding no plan: deciding the strategy anew.
 void choose(benchmark::State& state) {
   const MatmulDesc d = describe(state, DType::kFloat32);
   for (auto _ : state) benchmark::DoNotOptimize(Matmul::get(d));

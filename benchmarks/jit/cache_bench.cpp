@@ -1,4 +1,4 @@
-// What a lookup and an insert cost the step path, by payload size.
+// The cost of a lookup and of an insert to the step path, by payload size.
 #include <benchmark/benchmark.h>
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -101,7 +101,7 @@ void BM_disk_miss(benchmark::State& state) {
 }
 BENCHMARK(BM_disk_miss);
 
-/// What the compiling thread pays; the record is moved in, as the compiler does.
+/// The cost to the compiling thread; the record is moved in, as the compiler does.
 void BM_insert_queued(benchmark::State& state) {
   const Directory dir;
   const auto bytes = static_cast<size_t>(state.range(0));
@@ -162,7 +162,7 @@ void BM_create(benchmark::State& state) {
 }
 BENCHMARK(BM_create)->Iterations(16)->UseRealTime();
 
-/// What a process that compiled some kernels pays when it ends: their last batch, and giving leases back.
+/// The cost at the end of a process that compiled some kernels: their last batch, and giving leases back.
 void BM_close(benchmark::State& state) {
   const Directory dir;
   const auto rows = static_cast<int>(state.range(0));
@@ -177,7 +177,7 @@ void BM_close(benchmark::State& state) {
 }
 BENCHMARK(BM_close)->Arg(1)->Arg(100)->Iterations(16)->UseRealTime();
 
-/// What a fork costs the parent with the cache open: closing before, opening at the next lookup.
+/// The cost of a fork to the parent with the cache open: closing before, opening at the next lookup.
 void BM_reopen_after_fork(benchmark::State& state) {
   const Directory dir;
   DiskCache cache(dir.options());

@@ -1,4 +1,4 @@
-// What a plan costs: to compile, to bind, to run; and how near to memory its kernels come. Bandwidth counts bytes
+// The cost of a plan: to compile, to bind, to run; and how near to memory its kernels come. Bandwidth counts bytes
 // read once and written once; `BM_Copy` is what the machine copies with the same threads.
 #include <benchmark/benchmark.h>
 #include <algorithm>

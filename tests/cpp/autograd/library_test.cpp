@@ -225,7 +225,7 @@ TEST(UserOp, WritesInPlace) {
   EXPECT_EQ(minus.to_vector<float>(), (std::vector<float>{-11, -22}));
 }
 
-/// What runs is noted, and fails where x is negative.
+/// Notes each run, and fails where x is negative.
 OpSpec noted(std::vector<float>& seen) {
   return {.schema = "noted(Tensor x) -> Tensor",
           .kernel =
@@ -314,7 +314,7 @@ TEST(Override, ReplacesAKernelUntilItIsTakenBack) {
     EXPECT_EQ((mul(x, 3.0) + 1.0).to_vector<float>(), (std::vector<float>{102, 103}));
     EXPECT_EQ(calls, 1) << "a step";
     EXPECT_EQ(count_of("fallbacks"), fallbacks);
-    // What decompositions are made of is theirs.
+    // Ops within a decomposition belong to it.
     EXPECT_NEAR(silu(x).to_vector<float>()[0], 0.731f, 1e-3);
     EXPECT_EQ(calls, 1);
     {

@@ -77,7 +77,7 @@ TEST_F(CudaDevices, CopiesGoRoundInTheOrderOfAllQueues) {
       const int from = hop % count, to = (hop + 1) % count;
       BufferRef there = cuda::allocate(kBytes, to);
       cuda::copy_to_peer(there->data(), to, at->data(), from, kBytes);
-      // What is freed is written at once, after the copy.
+      // Freed memory is written at once, after the copy.
       void* const freed = at->data();
       at = std::move(there);
       BufferRef again = cuda::allocate(kBytes, from);
@@ -100,7 +100,7 @@ TEST_F(CudaDevices, PoolsAndQueuesAreTheirOwn) {
   EXPECT_EQ(cuda::Queue::of(1).stream().device(), 1);
 }
 
-// What the tests of everything else rely on.
+// The tests of everything else rely on this.
 TEST_F(CudaDevices, TheEmulatedDriverRefusesMemoryAndStreamsOfOthers) {
   if (!emulated()) GTEST_SKIP() << "asks the emulated driver";
   const BufferRef here = cuda::allocate(64, 0), there = cuda::allocate(64, 1);

@@ -8,7 +8,7 @@
 namespace smolder::cuda {
 namespace {
 
-/// What is written stays within a part, and a part is entered before anything is written there again: also where what
+/// Writes stay within a part, and a part is entered before anything is written there again: also where what
 /// is written fills parts to their last byte.
 TEST(CudaRing, WritesStayWithinAPartThatWasEntered) {
   for (const size_t step : {64u, 192u, 1024u}) {

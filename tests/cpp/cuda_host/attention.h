@@ -1,4 +1,4 @@
-// What stands in place of the instructions of attention_products.cpp, of programs that are compiled with machine.h: the
+// Stand-ins for the instructions of attention_products.cpp, for programs that are compiled with machine.h: the
 // threads of a warp show each other their registers, and each computes its own elements.
 #pragma once
 typedef unsigned short u16;
@@ -112,7 +112,7 @@ static void multiply_add(f32 (&c)[4], const u32 (&a)[4], u32 b0, u32 b1) {
   }
   __syncwarp();
 }
-// What a warpgroup has: an element of a matrix that a descriptor says, whose rows or (transposed) columns are K.
+// The part of a warpgroup: an element of a matrix that a descriptor says, whose rows or (transposed) columns are K.
 static f32 element_at(u64 matrix, size_t outer, size_t k, bool transposed) {
   const size_t start = (matrix & 0x3fff) << 4, next = (matrix >> 16 & 0x3fff) << 4,
                eight = (matrix >> 32 & 0x3fff) << 4;

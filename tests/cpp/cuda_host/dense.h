@@ -1,4 +1,4 @@
-// What cuSOLVER and cuBLAS on the host do with matrices, in double precision, whatever the type: textbook loops over
+// The work of cuSOLVER and cuBLAS on the host, in double precision, whatever the type: textbook loops over
 // elements that lie by columns.
 #pragma once
 
@@ -71,7 +71,7 @@ struct Matrix {
 Matrix product(const Matrix& a, const Matrix& b);
 /// The upper factor takes the place of the upper triangle, or the lower one that of the lower. Returns `info`.
 int potrf(Matrix& a, BlasFill fill);
-/// Of any number of rows and columns. Pivots count from 1. Returns `info`.
+/// Takes any number of rows and columns. Pivots count from 1. Returns `info`.
 int getrf(Matrix& a, std::vector<int64_t>& pivots);
 void getrs(const Matrix& lu, const std::vector<int64_t>& pivots, bool transposed, Matrix& b);
 /// Solves for the columns of `b`.
@@ -80,7 +80,7 @@ void trsm_left(const Matrix& a, bool upper, bool ones, Matrix& b);
 void geqrf(Matrix& a, std::vector<double>& tau);
 /// The first columns of the product of the reflectors in `a`, as many as it has.
 void orgqr(Matrix& a, const std::vector<double>& tau);
-/// Of a symmetric matrix, by Jacobi's method: ascending values; vectors take its place.
+/// Decomposes a symmetric matrix by Jacobi's method: ascending values; vectors take its place.
 void syev(Matrix& a, std::vector<double>& values);
 /// By turning columns, of a matrix that has as many rows as columns or more:
 /// square factors.

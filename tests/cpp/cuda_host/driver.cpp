@@ -160,7 +160,7 @@ struct Host {
   }
 };
 
-/// What the kernels' program is on the host; null where the compiler does not take it, which it says.
+/// The kernels' program on the host; null where the compiler does not take it, which it says.
 cuda_host::HostProgram* program_of(DriverLibrary library) {
   try {
     if (!library->program) {

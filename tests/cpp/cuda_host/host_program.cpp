@@ -15,8 +15,8 @@
 namespace cuda_host {
 namespace {
 
-/// What `run` and `argument_bytes` look up, for each generated kernel and those of attention; machine.h has it for
-/// those written by hand.
+/// Entries that `run` and `argument_bytes` look up, for each generated kernel and those of attention; machine.h has it
+/// for those written by hand.
 std::string wrappers(const std::string& text) {
   static const std::regex kernel(R"(\s(\w+)\(const __grid_constant__ (\w+_arguments|\w+Arguments) \w+\))");
   std::string all;

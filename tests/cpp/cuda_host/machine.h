@@ -1,5 +1,5 @@
-// What CUDA C++ has beyond C++, for programs that run on the host: intrinsics, and a scheduler of fibers, one for each
-// thread of a block. Programs are compiled with this included before their first line.
+// The parts of CUDA C++ beyond C++, for programs that run on the host: intrinsics, and a scheduler of fibers, one for
+// each thread of a block. Programs are compiled with this included before their first line.
 #pragma once
 
 // C's headers alone: with C++'s containers and overloads, reading this took longer than compiling most programs.

@@ -64,7 +64,7 @@ size_t item(Type type) {
   }
 }
 
-/// What is queued is done: memory of the device is the host's.
+/// Queued work is done at once: memory of the device is the host's.
 void catch_up(DriverStream stream) {
   using Wait = Status (*)(DriverStream);
   static const auto wait = reinterpret_cast<Wait>(dlsym(RTLD_DEFAULT, "cuStreamSynchronize"));
@@ -112,7 +112,7 @@ void leave(const OpaqueComm& c) {
   if (left == c.size) fs::remove_all(c.folder, ignored);
 }
 
-/// What a rank says: a line of what it calls, which all must, and bytes.
+/// The message of a rank: a line of what it calls, which all must, and bytes.
 struct Message {
   std::string line, bytes;
   std::string text() const { return line + "\n" + bytes; }
@@ -231,7 +231,7 @@ struct Transfer {
   size_t bytes;
   int peer;
 };
-/// Of the group of calls that this thread makes.
+/// The group of calls that this thread makes.
 struct Grouped {
   int depth = 0;
   Comm comm = nullptr;

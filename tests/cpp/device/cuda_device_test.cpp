@@ -385,7 +385,7 @@ double worst_error(const std::string& op, double (*truth)(double), Stream& strea
   return worst;
 }
 
-/// What docs/math.md promises.
+/// The bounds that docs/math.md promises.
 void check_math() {
   struct Function {
     const char* op;

@@ -1,5 +1,5 @@
-// What the generator for CUDA makes of many kernels, as a folder of texts: two versions of it are compared by comparing
-// their folders (tools/kernel_texts).
+// The texts that the generator for CUDA makes of many kernels, as a folder of texts: two versions of it are compared by
+// comparing their folders (tools/kernel_texts).
 //
 //   smolder_kernel_texts FOLDER [--random=N] [--no-ops] [--arch=ARCH] [FILE...]
 //     FOLDER     gets a file for each kernel, named after the hash of its loop IR
@@ -131,7 +131,7 @@ class Writer {
     }
     std::ofstream(options_.folder + "/" + name) << out.str();
   }
-  /// What all programs begin with.
+  /// The begin of all programs.
   static size_t prelude_bytes() { return cuda::program_text({}).text.size(); }
 
   const Options& options_;

@@ -159,7 +159,7 @@ int64_t ulps_apart(double a, double b, DType dtype) {
     return std::isnan(a) && std::isnan(b) ? 0 : std::numeric_limits<int64_t>::max();
   }
   const int64_t x = ordered(a, dtype), y = ordered(b, dtype);
-  // Of opposite signs they may be further apart than an int64 holds.
+  // Numbers of opposite signs may be further apart than an int64 holds.
   if ((x < 0) != (y < 0) && std::abs(a - b) > 1e-30) return std::numeric_limits<int64_t>::max();
   return x > y ? x - y : y - x;
 }

@@ -9,7 +9,7 @@
 namespace smolder::eager::cuda {
 namespace {
 
-/// What cuDNN says of an H200.
+/// The description of an H200 by cuDNN.
 constexpr const char* kDevice =
     R"({"maxGridSize":[2147483647,65535,65535],"maxBlockSize":[1024,1024,64],"regsPerBlock":65536,)"
     R"("multiProcessorCount":132,"warpSize":32,"maxSharedMemoryPerBlock":49152,"maxSharedMemoryPerBlockOptin":232448,)"

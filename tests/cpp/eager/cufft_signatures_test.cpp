@@ -1,4 +1,4 @@
-// What we declare of cuFFT is what its headers do, where these are installed.
+// Our declarations of cuFFT are those of its headers, where these are installed.
 #if __has_include(<cufftXt.h>)
 #include <cufftXt.h>
 
@@ -9,7 +9,7 @@
 namespace smolder::eager::cuda {
 namespace {
 
-/// What a parameter is to a caller: a pointer, whatever to, or a number of its size.
+/// A parameter as its caller sees it: a pointer, whatever to, or a number of its size.
 template <class T>
 using Passed = std::conditional_t<std::is_pointer_v<T>, void*, std::conditional_t<std::is_enum_v<T>, int, T>>;
 

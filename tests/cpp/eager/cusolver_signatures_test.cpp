@@ -1,4 +1,4 @@
-// What we declare of cuSOLVER and cuBLAS is what their headers do, where these are installed.
+// Our declarations of cuSOLVER and cuBLAS are those of their headers, where these are installed.
 #if __has_include(<cusolverDn.h>) && __has_include(<cublas_v2.h>)
 #include <cublas_v2.h>
 #include <cusolverDn.h>
@@ -10,7 +10,7 @@
 namespace smolder::eager::cuda {
 namespace {
 
-/// What a parameter is to a caller: a pointer, whatever to, or a number of its size.
+/// A parameter as its caller sees it: a pointer, whatever to, or a number of its size.
 template <class T>
 struct Passed {
   using type = std::conditional_t<std::is_pointer_v<T>, void*, T>;

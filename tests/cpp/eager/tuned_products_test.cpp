@@ -51,7 +51,7 @@ TEST(TunedProducts, WhatOneLayoutDoesNotTakeIsNotChosen) {
 TEST(TunedProducts, WhatIsHardlyFasterIsNotChosen) {
   EXPECT_EQ(chosen({layout(0, 1, {1.0, 0.995})}), -1);
   EXPECT_EQ(chosen({layout(0, 1, {1.0, 0.98})}), 1);
-  // What is usual differs by layout: nothing is as fast in both as these two are.
+  // The usual choice differs by layout: nothing is as fast in both as these two are.
   EXPECT_EQ(chosen({layout(0, 1, {1, 5, 3}), layout(1, 1, {5, 1, 3})}), -1);
   EXPECT_EQ(chosen({layout(0, 1, {2, 5, 1.5}), layout(1, 1, {5, 2, 1.5})}), 2);
 }

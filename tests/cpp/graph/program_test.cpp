@@ -1,4 +1,4 @@
-// What a program of somebody else's uses: one header, and modules outside of our namespace.
+// A program of somebody else's: one header, and modules outside of our namespace.
 #include <gtest/gtest.h>
 #include <smolder/smolder.h>
 

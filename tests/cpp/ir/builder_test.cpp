@@ -1,4 +1,4 @@
-// What the builder folds, how it promotes and broadcasts, and the canonical composition of reductions.
+// How the builder folds, promotes and broadcasts, and the canonical composition of reductions.
 #include "smolder/ir/builder.h"
 
 #include <gtest/gtest.h>

@@ -250,7 +250,7 @@ TEST(ScalarBuilder, CastsAreWellTypedAndGiveTheSameBits) {
   }
 }
 
-/// What one element of a common activation costs a code generator; a jump here is a slower kernel and compile.
+/// The cost of one element of a common activation to a code generator; a jump here is a slower kernel and compile.
 TEST(ScalarBuilder, CommonFunctionsStayShort) {
   auto operations = [](Primitive p) {
     CheckedBuilder b;

@@ -1,4 +1,4 @@
-// What the kernel cache does with a damaged database, a broken row, and a place that cannot hold one.
+// The kernel cache with a damaged database, a broken row, and a place that cannot hold one.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/file.h>
@@ -325,7 +325,7 @@ TEST(CachePlace, ALockNobodyGivesBackMeansMemoryOnly) {
   close(file);
 }
 
-/// What is run as code: the database, its log, the index of that, and what they lie in.
+/// Files whose contents run as code: the database, its log, the index of that, and what they lie in.
 std::vector<std::string> what_is_run(const ScratchDirectory& dir) {
   return {dir.path(), dir.database(), dir.database() + "-wal", dir.database() + "-shm"};
 }

@@ -61,7 +61,7 @@ void work_until_killed(const DiskOptions& options, uint64_t seed) {
   }
 }
 
-/// What a Worker runs; words[0] names it.
+/// The task of a Worker; words[0] names it.
 void run_worker(const std::vector<std::string>& words) {
   DiskOptions options;
   options.directory = words.at(1);

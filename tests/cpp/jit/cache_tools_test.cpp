@@ -1,4 +1,4 @@
-// What `smolder cache` reads and changes.
+// The reads and changes of `smolder cache`.
 #include <gtest/gtest.h>
 
 #include "jit/cache_test_util.h"

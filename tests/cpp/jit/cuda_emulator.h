@@ -26,7 +26,7 @@ namespace smolder::jit::test {
 
 using cuda_host::HostProgram;
 
-/// What launches are planned for: few multiprocessors, so that blocks which walk have several positions.
+/// The device that launches are planned for: few multiprocessors, so that blocks which walk have several positions.
 inline const smolder::cuda::DeviceInfo& emulated_device() {
   static const auto* const info = [] {
     auto* device = new smolder::cuda::DeviceInfo;
@@ -47,7 +47,7 @@ class CudaEmulator {
   /// As `DeviceKernel::launch`, on memory of the host.
   void launch(size_t kernel, void* const* buffers, const int64_t* ints, const uint64_t* scalars, uint32_t* errors,
               int64_t positions) const;
-  /// Of a kernel that has `together`; returns how many launches that took.
+  /// Runs a kernel that has `together`; returns how many launches that took.
   size_t launch(size_t kernel, std::span<const KernelArguments> calls) const;
 
  private:

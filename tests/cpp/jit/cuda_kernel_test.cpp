@@ -57,7 +57,7 @@ TEST(CudaKernel, GuardedText) {
   expect_golden("tests/golden/cuda/gelu_guarded.cu", cuda::program_text(kernels).kernels[0]);
 }
 
-// What is guarded does nothing once a step has failed; a check says so, with the index and its bound, and only the
+// A guarded kernel does nothing once a step has failed; a check says so, with the index and its bound, and only the
 // first.
 TEST(CudaKernel, GuardsAndReports) {
   SKIP_UNDER_SANITIZER;
@@ -528,7 +528,7 @@ TEST(CudaEmulated, GoldenKernels) {
   }
   add("column_sum", {0, 0}, {0, 1, 16, 0, 128 * 16}, {}, 0);  // no rows, and no columns
   add("column_sum", {0, 0}, {3, 0, 0, 300, 0}, {}, 0);
-  // Of many positions with few turns a block has several, and at last a thread has all turns.
+  // A block has several of many positions with few turns, and at last a thread has all turns.
   for (const int64_t positions : {7, 300, 26000}) {
     for (const int64_t turns : {1, 3, 11}) {
       for (const auto& [columns, added] : {std::pair(64, "v0*n3 + v2*n1 + v3"), {5, "v0*n3 + v2*n1 + v3"}, {5, "v2"}}) {
@@ -588,7 +588,7 @@ TEST(CudaEmulated, GoldenKernels) {
   expect_same(samples, {});
 }
 
-// What several lanes take a short way through: numbers of all sizes, with others beside them that may not.
+// A short way that several lanes take: numbers of all sizes, with others beside them that may not.
 TEST(CudaEmulated, QuotientsAndExponentialsOfRows) {
   SKIP_UNDER_SANITIZER;
   std::vector<KernelSample> samples;

@@ -310,7 +310,6 @@ TEST(CudaNative, SlicesAreWritten) {
   }
 }
 
-// What is guarded does nothing once a step has failed, and what it does otherwise.
 TEST(CudaNative, CatsOfManyAreThoseOfTheHost) {
   SKIP_UNDER_SANITIZER;
   std::mt19937_64 random(4);
@@ -340,6 +339,7 @@ TEST(CudaNative, CatsOfManyAreThoseOfTheHost) {
   }
 }
 
+// A guarded program does nothing once a step has failed, and its work otherwise.
 TEST(CudaNative, GuardedCalls) {
   SKIP_UNDER_SANITIZER;
   std::mt19937_64 random(3);

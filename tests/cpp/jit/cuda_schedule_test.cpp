@@ -41,7 +41,7 @@ TEST(CudaSchedule, OfEveryKernelIsValid) {
   }
 }
 
-/// What the interpreter says of a scheduled kernel whose buffers have so many float32.
+/// The interpreter's verdict on a scheduled kernel whose buffers have so many float32.
 std::string race_of(const std::string& text, std::vector<int64_t> ints, int64_t positions, int64_t elements = 256) {
   const Kernel k = parse_loop(text);
   verify(k);
@@ -141,7 +141,7 @@ TEST(CudaSchedule, HeldElementsAreOneThreads) {
   EXPECT_EQ(race_of(rows("7 + v0*8 + v2*-1", released), {1}, 1), "");
 }
 
-// What is staged is what memory says as long as nobody writes it: here one buffer lies in the memory of the other.
+// A staged copy equals memory as long as nobody writes that: here one buffer lies in the memory of the other.
 TEST(CudaSchedule, StagedElementsAreNotWritten) {
   const auto error_of = [](const std::string& end) -> std::string {
     const Kernel k = parse_loop(
@@ -179,7 +179,7 @@ TEST(CudaSchedule, HeldChunksAreOneThreads) {
   EXPECT_EQ(race_of(columns("v3"), {2}, 2), race_at("b1[0]"));
 }
 
-// What is loaded early is what memory says then.
+// An early load has the contents of memory at that time.
 TEST(CudaSchedule, EarlyLoadsComeBeforeStores) {
   const auto split = [](const std::string& from, const std::string& ahead) {
     return "kernel {\n  buffers b0:float32 w, b1:float32 rw\n  ints 2\n  grid v0 < n0 {\n    thread v1 < 8 chunk 4 {\n"

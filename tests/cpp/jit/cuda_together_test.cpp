@@ -31,7 +31,7 @@ Kernel together(Kernel k) {
   return k;
 }
 
-/// What one call is of. `shift`: elements by which the buffers begin later than they are aligned.
+/// The operands of one call. `shift`: elements by which the buffers begin later than they are aligned.
 struct Call {
   std::vector<int64_t> sizes, ints;
   std::vector<uint64_t> scalars;
@@ -278,7 +278,7 @@ TEST(Together, UpdatesOfMuchDoNotWaitForAll) {
   EXPECT_EQ(launches(updates(6, 1024)), want);
 }
 
-// What is large takes a device as long by itself.
+// A large call takes a device as long by itself.
 TEST(Together, LargeUpdatesRunByThemselves) {
   for (const std::vector<std::string>& launch : launches(updates(3, 4096))) EXPECT_EQ(launch.size(), 1u);
 }

@@ -1,4 +1,4 @@
-// What kernels on a device that look at indices are given.
+// Arguments of kernels on a device that look at indices.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace smolder::jit::test {
 /// what it finds.
 class ErrorSlots {
  public:
-  /// What is guarded finds in the first, of which there is always one, that no step has failed.
+  /// A guarded kernel finds in the first, of which there is always one, that no step has failed.
   explicit ErrorSlots(int count) : count_(static_cast<size_t>(count)), words_(std::max(count_, size_t{1}) * kWords) {
     place(words_.data());
   }

@@ -165,7 +165,7 @@ class RandomGraph {
     const ReduceKind kind = between(0, 2) ? ReduceKind::kSum : ReduceKind::kMax;
     add(b_.reduce(kind, x, axes, between(0, 1) == 1));
   }
-  /// What layers do: statistics of an axis, used along it.
+  /// As in layers: statistics of an axis, used along it.
   void normalize(Value x) {
     if (x.rank() == 0) return;
     const int axis = between(0, 2) ? x.rank() - 1 : between(0, x.rank() - 1);

@@ -1,4 +1,4 @@
-// What plans say of themselves as data.
+// Reports of plans, as data.
 #include <gtest/gtest.h>
 
 #include <algorithm>

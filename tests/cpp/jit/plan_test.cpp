@@ -93,7 +93,7 @@ TEST(Plan, LargeOutputsAreStreamed) {
   const auto plan = t.compile();
   const std::string text = kernel_text(*plan);
   EXPECT_NE(text.find("stream"), std::string::npos) << text;
-  // What streams is not read back: the exponentials have a row of their own.
+  // Streamed stores are not read back: the exponentials have a row of their own.
   EXPECT_EQ(dynamic_cast<const PlanImpl&>(*plan).program().steps[0].kernel->scratch.size(), 1u);
   // Smaller sizes are another plan's.
   EXPECT_EQ(plan->bind(std::vector<int64_t>{4000, 1024}), nullptr);
@@ -638,7 +638,7 @@ TEST(Plan, WhatIsSmallIsMadeAgainOnDevices) {
   }
 }
 
-/// What fusion has written to memory, of a graph that is for so many rows.
+/// The values that fusion writes to memory, of a graph that is for so many rows.
 bool is_stored(PlanTest& t, Value v, DeviceType device) {
   Program p;
   p.graph = t.g;

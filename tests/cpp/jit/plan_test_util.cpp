@@ -34,7 +34,7 @@ using ir::Dim;
 using ir::SymDims;
 
 namespace {
-/// What tests compile stays out of the user's cache.
+/// Kernels of tests stay out of the user's cache.
 const bool cache_off = [] { return setenv("SMOLDER_CACHE", "off", 0) == 0; }();
 }  // namespace
 

@@ -97,7 +97,7 @@ TEST(Recompute, ANormalisedRowIsWrittenAgainFromItsRow) {
   t.check(1e-4, {{41, 96, 700}, {7, 64, 720}});
 }
 
-// What it would be made from is needed no more: keeping that is no less.
+// The values that it is made from are needed no more: keeping that is no less.
 TEST(Recompute, NothingElseIsKeptInstead) {
   PlanTest t;
   const auto n = t.size(32), width = t.size(64), wide = t.size(512);

@@ -1,4 +1,4 @@
-// What each stage of the compiler makes of a few graphs, as text in tests/golden/stages. SMOLDER_BLESS=1 writes it
+// The output of each stage of the compiler for a few graphs, as text in tests/golden/stages. SMOLDER_BLESS=1 writes it
 // anew; read the difference as you would a change of code.
 #include <gtest/gtest.h>
 

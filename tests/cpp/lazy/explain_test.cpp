@@ -1,4 +1,4 @@
-// What became of steps, as text.
+// Explanations of steps, as text.
 #include "smolder/lazy/explain.h"
 
 #include <gtest/gtest.h>

@@ -331,7 +331,7 @@ TEST_F(TapeTest, AStepWithoutMemoryForItsPlanRunsOpByOp) {
   EXPECT_EQ(y.to_vector<float>()[7], 24);
 }
 
-/// What an output would have been written over is read by the ops one by one.
+/// The ops one by one read what an output would have been written over.
 TEST_F(TapeTest, AStepWithoutMemoryForIntermediatesHasWrittenNothingOver) {
   tests::allow_op_by_op();
   const auto step = [](Tensor& w) {
