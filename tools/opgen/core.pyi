@@ -66,7 +66,7 @@ class Node:
         """Calls fn(grad_outputs) before the node runs; may return others."""
 
 class _FunctionBase(Node):
-    """What forward leaves for backward."""
+    """The values that forward leaves for backward."""
 
     @property
     def saved_tensors(self) -> tuple[Tensor, ...]: ...
@@ -97,7 +97,7 @@ class RemovableHandle:
     def __exit__(self, *exception: Any) -> None: ...
 
 class _ModuleCall:
-    """What calls of modules are: those of their forward(), between the hooks there are."""
+    """Calls of modules: of their forward(), between the hooks there are."""
 
     def __call__(self: _Forward[_P, _R], *args: _P.args, **kwargs: _P.kwargs) -> _R: ...
     def _call_impl(self, *args: Any, **kwargs: Any) -> Any: ...

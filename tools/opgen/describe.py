@@ -1,4 +1,4 @@
-"""What a row says to people: its Python signature, its dtypes, its gradient. For bindings, stubs and the op page."""
+"""The description of a row for people: its Python signature, its dtypes, its gradient. For bindings, stubs and the op page."""
 
 import dataclasses
 import itertools
@@ -6,7 +6,7 @@ import re
 
 from signature import REQUIRED
 
-# What operands may have, by set. `accepts` of a row names one; else it follows from its other fields.
+# Dtypes that operands may have, by set. `accepts` of a row names one; else it follows from its other fields.
 SETS = {
     "all": "all",
     "number": "integers and floats",
@@ -53,11 +53,11 @@ def named_input(row):
 
 
 def parameter_name(p, function):
-    """What Python calls a parameter: in functions, self is input, wherever it stands."""
+    """The name of a parameter in Python: in functions, self is input, wherever it stands."""
     return "input" if function and p.name == "self" else p.name
 
 
-# What parameters are, by name, where the same name means the same in every row.
+# The meaning of parameters, by name, where the same name means the same in every row.
 MEANING = {
     "dim": "a dimension; below 0 it counts from the last",
     "dim0": "a dimension",
@@ -111,7 +111,7 @@ MEANING_OF_FEW = {"offset": ("diagonal", "diag_embed", "diagflat", "diagonal_sca
 
 
 def meaning(row, p):
-    """What is said of a parameter besides its type; empty where its name means this and that."""
+    """The description of a parameter besides its type; empty where its name means this and that."""
     if p.name not in MEANING or row.sig.name not in MEANING_OF_FEW.get(p.name, (row.sig.name,)):
         return ""
     return MEANING[p.name]
@@ -129,7 +129,7 @@ def argument(row, p, function):
 
 
 def shape_of_result(row, function):
-    """What is known of the result's extents from the row's rule; empty where it has one of its own."""
+    """The result's extents, as known from the row's rule; empty where it has one of its own."""
     first = parameter_name(row.sig.params[0], function) if row.sig.params else ""
     if row.shape == "broadcast" or (row.elementwise_primitive and len(row.sig.operands) > 1):
         return "that which the operands broadcast to"
@@ -141,7 +141,7 @@ def shape_of_result(row, function):
 
 
 def errors(row):
-    """What calls raise: (type, when)."""
+    """The errors of calls: (type, when)."""
     tensors = any(p.type.name.startswith("Tensor") for p in row.sig.params)
     if tensors and accepts(row) != "all":
         yield "RuntimeError", f"of other dtypes than {SETS[accepts(row)]}"
@@ -152,7 +152,7 @@ def errors(row):
 
 
 def docstring(row, function):
-    """What help() shows: the documentation, arguments, shape, dtypes, gradient, errors and an example."""
+    """The text of help(): the documentation, arguments, shape, dtypes, gradient, errors and an example."""
     lines = [sentence(row, function), ""]
     params = row.sig.params if function else row.sig.params[1:]
     if params:

@@ -141,7 +141,7 @@ def record_body(row):
 
 
 def composite_check(row):
-    """What `dtypes` asks of the first operand."""
+    """The check of the first operand that `dtypes` asks for."""
     if not row.dtypes:
         return ""
     first = row.sig.params[0].name
@@ -153,7 +153,7 @@ def history(row):
 
 
 def device_mode(row):
-    """What a body of several ops makes without operands lies where the row's first tensor does."""
+    """Tensors that a body of several ops makes without operands lie where the row's first tensor does."""
     first = next((p for p in row.sig.params if p.type.name in ("Tensor", "Tensor[]")), None)
     return f"const lazy::DeviceMode on({first.name});\n" if first else ""
 
@@ -167,7 +167,7 @@ def cast_rules(rules):
 
 
 def autocast(row):
-    """What a function that is on a list of autocast's does first: it calls itself with its operands cast."""
+    """The first lines of a function that is on a list of autocast's: it calls itself with its operands cast."""
     if not row.autocast:
         return ""
     renamed = copies(row)[0] if not row.is_composite else set()
@@ -184,7 +184,7 @@ def autocast(row):
 
 
 def in_given_dtype(row):
-    """What a function of values that takes a dtype does first: a real operand becomes complex before it."""
+    """The first lines of a function of values that takes a dtype: a real operand becomes complex before it."""
     if (
         row.is_composite
         or not row.grads
@@ -276,7 +276,7 @@ def method_definitions(row):
 
 
 def function_name(row):
-    """What the definition of a row's function is called."""
+    """The name of the definition of a row's function."""
     return row.api_name if row.has_function else f"method_{row.key.replace('.', '_')}"
 
 

@@ -150,7 +150,7 @@ def stub(table):
 
 
 PACKAGE = Path(__file__).parents[2] / "bindings/python/smolder"
-# What the package deletes after importing everything from _core.
+# Names that the package deletes after importing everything from _core.
 INTERNAL = {"assign", "backward", "dtype_named", "from_numpy_copy", "grad"}
 
 
@@ -163,7 +163,7 @@ def exported(path):
 
 
 def package_imports():
-    """What __init__.py imports by name, now or when it is asked for: (module, name)."""
+    """The names that __init__.py imports, now or when they are asked for: (module, name)."""
     for node in ast.parse((PACKAGE / "__init__.py").read_text()).body:
         if isinstance(node, ast.ImportFrom):
             yield from ((node.module, a.name) for a in node.names if a.asname == a.name)

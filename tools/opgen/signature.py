@@ -15,7 +15,7 @@ class OpError(Exception):
 
 @dataclass(frozen=True)
 class Type:
-    """What the generator knows of a parameter type."""
+    """The generator's knowledge of a parameter type."""
 
     name: str
     cpp: str  # as a parameter of the user's C++ function

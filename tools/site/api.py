@@ -178,7 +178,7 @@ class Sources:
         return []
 
     def package(self):
-        """What `smolder` itself offers, by where it is defined: what its star imports bring, and what is bound."""
+        """Names that `smolder` itself offers, by where it is defined: what its star imports bring, and what is bound."""
         root = self.module("smolder")
         out = {}
         for star in root.stars:
@@ -193,13 +193,13 @@ class Sources:
         return {n: w for n, w in shown.items() if n not in hidden}
 
     def told(self, name):
-        """What a name of the package is."""
+        """The object of a name of the package."""
         if not self.offers:
             self.offers = {n: self.find(*where) for n, where in self.package().items()}
         return self.offers.get(name)
 
     def find(self, module, name, depth=0):
-        """What a name of a module is: its node and the module's name, or ("ops", rows)."""
+        """The object of a module's name: its node and the module's name, or ("ops", rows)."""
         if module is None or depth > 8:
             return None
         if module == "smolder._core":

@@ -1,4 +1,4 @@
-"""What MkDocs does besides: the first page is README, the API reference is made of the sources, and mermaid is refused."""
+"""Additions to MkDocs: the first page is README, the API reference is made of the sources, and mermaid is refused."""
 
 import posixpath
 import re
