@@ -101,6 +101,7 @@ class CompiledNode final : public CustomFunction {
   }
 
   std::string name() const override { return "CompiledFunctionBackward"; }
+  bool stands_for_many() const override { return true; }
 
   std::vector<Tensor> backward(std::vector<Tensor> grads) override {
     SMOLDER_CHECK(!lazy::grad_enabled(), RuntimeError,
@@ -450,6 +451,8 @@ void StepCapture::find_writes() {
 std::shared_ptr<CompiledStep> StepCapture::finish(const std::vector<Tensor>& outputs,
                                                   const std::vector<Generator*>& generators) {
   for (const Tensor& t : outputs) lazy::refresh(t.impl());
+  // A view of what was written gets its new value and history when it is read.
+  for (size_t i = 0; i < known_; ++i) lazy::refresh(inputs_[i].tensor.impl());
   step_ = std::make_shared<CompiledStep>();
   if (capture_.broken()) return nullptr;
   step_->forward_ = capture_.step(sources_);
@@ -477,7 +480,9 @@ std::vector<Tensor> StepCapture::gradients(const std::vector<Tensor>& from, cons
                                            const std::vector<Tensor>& given) {
   std::vector<Tensor> out;
   try {
-    out = grad(from, to, given, true, false, true);  // the history stays, in case something else is in the way
+    // The history stays, in case something else is in the way. An input may be computed from another: what flows on
+    // from there is no part of the function.
+    out = grad(from, to, given, true, false, true, true);
   } catch (const Error& e) {
     stop(std::string("its gradient cannot be recorded: ") + e.what());
   }

@@ -46,7 +46,9 @@ bool broadcasts_to(const Dims& to, const Dims& from) {
 void run_tensor_hooks(const Node& node, std::vector<Tensor>& grads, bool create) {
   if (!node.hooks()) return;
   const auto hooks = node.hooks()->tensor;  // hooks may register and remove hooks
+  const bool many = node.custom() && node.custom()->stands_for_many();
   for (const auto& h : hooks) {
+    if (many && !grads[h.output].defined()) continue;
     Tensor changed = h.call(grads[h.output]);
     if (changed.defined()) grads[h.output] = std::move(changed);
   }
@@ -64,7 +66,8 @@ void run_tensor_hooks(const Node& node, std::vector<Tensor>& grads, bool create)
 /// the order is that of recording reversed, whatever the shape of the graph.
 class Run {
  public:
-  Run(bool retain, bool create) : retain_(retain), create_(create), outer_(std::exchange(t_run, this)) {}
+  Run(bool retain, bool create, bool ends_at_captured = false)
+      : retain_(retain), create_(create), ends_at_captured_(ends_at_captured), outer_(std::exchange(t_run, this)) {}
   ~Run() { t_run = outer_; }
   Run(const Run&) = delete;
 
@@ -136,6 +139,7 @@ class Run {
       State& state = states_[node];  // references into the map are stable
       if (std::exchange(state.seen, true)) return;
       state.runs = !partial_ || (state.target && node->leaf.defined());
+      if (ends_at_captured_ && state.captured) return;
       stack.push_back({node, &state, 0});
     };
     for (const auto& root : roots_) {
@@ -351,7 +355,7 @@ class Run {
     return ++counter;
   }
 
-  bool retain_, create_, partial_ = false;
+  bool retain_, create_, ends_at_captured_, partial_ = false;
   uint64_t id_ = next_id();
   Run* outer_;
   std::vector<std::shared_ptr<Node>> roots_;
@@ -424,10 +428,10 @@ bool backward_reaches(const Tensor& t) { return Run::t_run && Run::t_run->reache
 
 std::vector<Tensor> grad(const std::vector<Tensor>& outputs, const std::vector<Tensor>& inputs,
                          const std::vector<Tensor>& grad_outputs, bool retain_graph, bool create_graph,
-                         bool allow_unused) {
+                         bool allow_unused, bool ends_at_inputs) {
   check_roots(outputs);
   if (inputs.empty()) return {};  // a run that nothing is asked of would leave gradients in all leaves
-  Run run(retain_graph || create_graph, create_graph);
+  Run run(retain_graph || create_graph, create_graph, ends_at_inputs);
   std::vector<Edge> edges;
   for (const Tensor& t : inputs) {
     lazy::refresh(t.impl());

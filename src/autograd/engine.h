@@ -15,10 +15,11 @@ void backward(const std::vector<Tensor>& tensors, const std::vector<Tensor>& gra
               bool retain_graph = false, bool create_graph = false, const std::vector<Tensor>& inputs = {});
 
 /// Gradients of `outputs` with respect to `inputs`; nothing is accumulated. An input that was not used
-/// is an error, or an undefined tensor with `allow_unused`. As torch.autograd.grad.
+/// is an error, or an undefined tensor with `allow_unused`. As torch.autograd.grad. With `ends_at_inputs`, no gradient
+/// flows from one input on to another that it was computed from.
 std::vector<Tensor> grad(const std::vector<Tensor>& outputs, const std::vector<Tensor>& inputs,
                          const std::vector<Tensor>& grad_outputs = {}, bool retain_graph = false,
-                         bool create_graph = false, bool allow_unused = false);
+                         bool create_graph = false, bool allow_unused = false, bool ends_at_inputs = false);
 
 /// Number of the backward pass that this thread is in, for hooks; 0 outside.
 uint64_t current_backward();

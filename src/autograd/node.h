@@ -65,6 +65,8 @@ class CustomFunction {
   virtual void release() = 0;
   /// Whether the program's code computes the gradients.
   virtual bool is_program() const { return false; }
+  /// Whether it stands for many ops: where one of them is not reached, hooks on its result are not called.
+  virtual bool stands_for_many() const { return false; }
 };
 
 /// Where the op of a node was recorded, in anomaly mode.
