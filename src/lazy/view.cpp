@@ -307,11 +307,11 @@ Tensor taken_view(const Tensor& x, const std::vector<int64_t>& attrs) {
 void read_again(TensorImpl* impl) {
   if (any_former() && follow_storage(impl)) return refresh(impl);
   const bool written = impl->base_was_written();
-  // As torch does, where gradients are off too: the history may be read later. A leaf, whose base has no history that
-  // it could have, stays one.
+  // As torch does, where gradients are off too: the history may be read later. Where the base has none that it could
+  // have, as that of a leaf or of a view of such a leaf, it keeps its own.
   const bool ambiguous = impl->origin == ViewOrigin::kNoGrad || impl->origin == ViewOrigin::kInference;
-  const bool leaf = handle(impl).is_leaf() && !impl->base->requires_grad;
-  const GradMode mode(written && !impl->detached && !leaf && (!ambiguous || grad_enabled()));
+  const bool keeps = impl->requires_grad && !impl->base->requires_grad;
+  const GradMode mode(written && !impl->detached && !keeps && (!ambiguous || grad_enabled()));
   Tensor now = handle(impl->base);
   for (const ViewStep* step : steps_in_order(impl->steps.get())) now = apply(*step, now);
   impl->value = now.impl()->value;
@@ -321,7 +321,7 @@ void read_again(TensorImpl* impl) {
     if (!written) ++impl->moves;
     if (written && g_rebase) g_rebase(impl, impl);
   } else if (g_rebase) {
-    g_rebase(impl, now.impl());
+    g_rebase(impl, keeps ? impl : now.impl());
   }
 }
 

@@ -4,6 +4,29 @@ import pytest
 
 import smolder
 
+
+def test_a_view_of_a_leaf_that_is_a_view_keeps_its_history():
+    leaf = smolder.arange(4.0).reshape(2, 2).requires_grad_()
+    row = leaf[:1]
+    with smolder.no_grad():
+        leaf.mul_(2)
+    assert row.requires_grad and row.tolist() == [[0, 2]]
+    row.sum().backward()
+    assert leaf.grad.tolist() == [[1, 1], [0, 0]]
+    with smolder.no_grad():
+        row.zero_()
+    assert row.requires_grad and leaf.tolist() == [[0, 0], [4, 6]]
+
+
+def test_an_optimizer_leaves_views_of_what_it_steps_their_history():
+    weight = smolder.ones(4).reshape(2, 2).requires_grad_()
+    row = weight[0]
+    optimizer = smolder.optim.SGD([weight], lr=0.5)
+    (weight * weight).sum().backward()
+    optimizer.step()
+    assert row.requires_grad and row.tolist() == [0, 0]
+
+
 # -- compiled functions
 
 
