@@ -185,7 +185,8 @@ Tensor interpolate(const Tensor& x, const Dims& given, std::string_view mode, bo
     const auto band = ir::band_of(n, m, scale, how, align_corners, dtype);
     y = resample(y, scale, 2 + i, m, how, align_corners, band.taps, band.lead);
   }
-  return y.to(x.dtype());
+  const Tensor out = y.to(x.dtype());
+  return out.impl() == x.impl() ? clone(x) : out;  // where the size stays, too, the result is new
 }
 
 // -- points of a grid

@@ -507,6 +507,37 @@ void forget_storage(TensorImpl* dying) {
   }
 }
 
+bool take_base(TensorImpl* view) {
+  if (any_former()) {
+    follow_storage(view);
+    const std::lock_guard hold(g_leaving);
+    if (table().contains(view)) return false;  // others are of storage that it had
+  }
+  TensorImpl* const base = view->base;
+  const bool whole = !base->base && !base->external && !base->steps && !is_complex(base->value->meta->dtype) &&
+                     !is_complex(view->value->meta->dtype);
+  if (view->detached || view->value->batched || !whole || base->refs.load(std::memory_order_acquire) > 1) return false;
+  refresh(view);
+  const Dims& shape = view->value->meta->shape;
+  const Dims now = layout(handle(view)).strides;
+  Dims order = shape;
+  for (int i = 0; i < shape.size(); ++i) order[i] = i;
+  std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return now[a] > now[b]; });
+  const Dims without_gaps = strides_in_order(shape, order);
+  for (int i = 0; i < shape.size(); ++i) {
+    if (shape[i] != 1 && now[i] != without_gaps[i]) return false;
+  }
+  if (any_former()) forget_storage(view);
+  const Tensor before = handle(base);
+  base->refs.fetch_sub(1, std::memory_order_relaxed);  // `before` has the other
+  if (!std::is_sorted(order.begin(), order.end())) view->order = std::make_unique<Dims>(order);
+  view->version = base->version;
+  view->base = nullptr;
+  view->steps = nullptr;
+  view->origin = ViewOrigin::kOrdinary;
+  return true;
+}
+
 TensorImpl::~TensorImpl() {
   if (base && any_former()) [[unlikely]]
     forget_storage(this);  // what was given another's storage has a base too

@@ -35,6 +35,10 @@ void set_data(const Tensor& self, const Tensor& t);
 /// Writes to the storage of `t` so far, by whichever handle.
 uint32_t version(const Tensor& t);
 
+/// Makes a function's result that is a view of what nobody else has, a step on the way to it, a tensor of its own, as
+/// in torch. False where it is no such view, or where its elements have gaps between them.
+bool take_base(TensorImpl* view);
+
 /// Whether `t` has several elements in one place, as an expanded tensor does.
 bool has_repeats(const Tensor& t);
 /// `input`, of which `result` is the expansion after a write: of the repeats of an element the last that was changed.

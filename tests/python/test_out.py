@@ -134,3 +134,10 @@ def test_complex_results_go_into_complex_tensors():
     out = smolder.zeros(2, dtype=smolder.complex64)
     assert smolder.sqrt(smolder.tensor([4, 9]), out=out) is out
     assert out.tolist() == [2 + 0j, 3 + 0j]
+
+
+def test_mode_writes_values_and_places():
+    x = smolder.tensor([[1.0, 2.0, 2.0], [3.0, 1.0, 3.0]])
+    values, places = smolder.empty(0), smolder.empty(0, dtype=smolder.int64)
+    smolder.mode(x, 1, out=(values, places))
+    assert values.tolist() == [2, 3] and places.tolist() == [2, 2]

@@ -3,6 +3,60 @@
 import pytest
 
 import smolder
+from smolder import nn
+from smolder.nn import functional as F
+
+NEW = {
+    "interpolate": lambda x: F.interpolate(x, scale_factor=1),
+    "interpolate by size": lambda x: F.interpolate(x, size=(2, 2), mode="bilinear"),
+    "pixel_shuffle": lambda x: F.pixel_shuffle(x, 1),
+    "pixel_unshuffle": lambda x: F.pixel_unshuffle(x, 1),
+    "channel_shuffle": lambda x: F.channel_shuffle(x, 1),
+    "matrix_power": lambda x: smolder.matrix_power(x, 1),
+    "logcumsumexp": lambda x: x.logcumsumexp(0),
+    "logcumsumexp of a number": lambda x: x[0, 0, 0, 0].logcumsumexp(0),
+    "ravel": lambda x: x[..., :1].ravel(),
+}
+SAME = {
+    "real": lambda x: x.real,
+    "conj": lambda x: x.conj(),
+    "conj_physical": lambda x: smolder.conj_physical(x),
+    "positive": lambda x: smolder.positive(x),
+    "type_as": lambda x: x.type_as(x),
+    "flatten": lambda x: x.flatten(0, 0),
+    "atleast_3d": lambda x: smolder.atleast_3d(x),
+    "dropout": lambda x: F.dropout(x, 0.5, training=False),
+    "Dropout": lambda x: nn.Dropout(0.5).eval()(x),
+    "asarray": lambda x: smolder.asarray(x),
+}
+
+
+@pytest.mark.parametrize("name", NEW)
+def test_a_new_result_shares_no_memory(name):
+    x = smolder.ones(1, 1, 2, 2)
+    y = NEW[name](x)
+    y.fill_(7)
+    assert x.sum().item() == 4
+    x.fill_(3)
+    assert y.unique().tolist() == [7]
+
+
+@pytest.mark.parametrize("name", SAME)
+def test_what_changes_nothing_returns_the_object(name):
+    x = smolder.ones(2, 3, 1)
+    assert SAME[name](x) is x
+    parameter = nn.Parameter(smolder.ones(2, 2, 2))
+    if name != "asarray":
+        assert type(SAME[name](parameter)) is nn.Parameter
+
+
+def test_asarray_tells_a_leaf_and_cuts_other_tensors_off():
+    leaf = smolder.ones(2, requires_grad=True)
+    assert smolder.asarray(leaf, requires_grad=True) is leaf and leaf.requires_grad
+    assert not smolder.asarray(leaf * 2).requires_grad
+    assert smolder.asarray(leaf * 2, requires_grad=True).grad_fn is not None
+    assert not smolder.asarray(leaf, dtype=smolder.float64).requires_grad and leaf.requires_grad
+    assert smolder.asarray(leaf) is leaf and not leaf.requires_grad
 
 
 def test_a_view_of_a_leaf_that_is_a_view_keeps_its_history():
@@ -25,6 +79,36 @@ def test_an_optimizer_leaves_views_of_what_it_steps_their_history():
     (weight * weight).sum().backward()
     optimizer.step()
     assert row.requires_grad and row.tolist() == [0, 0]
+
+
+OF_NO_OTHER = {
+    "rows": lambda x: x[smolder.tensor([1, 0])],
+    "take": lambda x: x.take(smolder.tensor([1, 0])),
+    "masked": lambda x: x[x > 0],
+    "a pool without batch": lambda x: F.max_pool1d(x, 2),
+    "group_norm": lambda x: F.group_norm(x[None], 1),
+    "diag": lambda x: smolder.diag(x[0]),
+}
+
+
+@pytest.mark.parametrize("name", OF_NO_OTHER)
+def test_a_result_of_no_gradients_may_be_written_with_them(name):
+    step = smolder.ones(1, requires_grad=True)
+    with smolder.no_grad():
+        y = OF_NO_OTHER[name](smolder.ones(2, 4))
+    before = y.clone()
+    y += step
+    assert y.requires_grad and (y == before + 1).all()
+    y.sum().backward()
+    assert step.grad.tolist() == [y.numel()]
+
+
+def test_a_result_that_is_no_view_can_be_detached_in_place():
+    x = smolder.ones(2, 4, requires_grad=True)
+    y = x[smolder.tensor([1, 0])]
+    assert not y._is_view()
+    y.detach_()
+    assert not y.requires_grad and y.is_leaf
 
 
 # -- compiled functions

@@ -68,7 +68,9 @@ def arguments(params, function):
 def wrap(row, call):
     if row.result_name:
         return f"named(return_{row.result_name}, {call})"
-    return f"as_tuple({call})" if row.sig.returns_list else call
+    if row.sig.returns_list:
+        return f"as_tuple({call})"
+    return f"own({call})" if row.is_composite and row.num_returned == 1 else call
 
 
 def bound(row, target, names, body, doc, method):
@@ -97,6 +99,11 @@ def definition(row, target, method):
     call = f"return {wrap(row, f'{name}({listed})')};"
     if not row.has_function and any(p.type.name == "Tensor|Number" for p in params):
         call = f"Tensor out; {visiting(params, f'out = self.{row.api_name}({overloaded(params)});')} return out;"
+    if row.may_return_self:
+        at = 0 if method else [p.name for p in params].index("self")
+        typed[at] = "nb::handle_t<Tensor> given"
+        self = "const Tensor& self = nb::cast<const Tensor&>(given);"
+        call = f"{self} return same_or_new(given, {name}({listed}));"
     body = f"[]({', '.join(typed)}) {{ {call} }}"
     out = bound(row, target, row.python_names, body, describe.docstring(row, not method), method)
     return out + variadic(row, target, method, params, passed, name)

@@ -17,6 +17,7 @@ FIELDS = {
     "signature": str,  # `name(params) -> result`; implied for elementwise primitives
     "doc": str,
     "test": dict,  # domain, cases, tolerance: what the generated tests feed it
+    "may_return_self": bool,  # Python gets the object back that it gave
     "variants": list,  # function, method; both by default where the first parameter is a tensor
     "inplace": bool,  # also a method `name_`
     "operator": str,  # C++ and Python operator

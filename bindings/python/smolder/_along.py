@@ -40,13 +40,13 @@ def logcumsumexp(input: Tensor, dim: int) -> Tensor:
         both = _core.logaddexp(out.narrow(at, 0, n - step), out.narrow(at, step, n - step))
         out = _core.cat([out.narrow(at, 0, step), both], at)
         step *= 2
-    return out
+    return out.clone() if out is input else out
 
 
 Tensor.logcumsumexp = logcumsumexp.__wrapped__  # methods have no out=
 
 
-@_method
+@takes_out
 def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> tuple[Tensor, Tensor]:
     """The most frequent values along a dimension, the smallest of several, and the last places that have them."""
     from smolder.return_types import mode
@@ -66,6 +66,9 @@ def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> tuple[Tensor, T
     last = (place - start).argmax(at, keepdim=True)
     values, indices = values.gather(at, last), indices.gather(at, last)
     return mode(*((values, indices) if keepdim else (values.squeeze(at), indices.squeeze(at))))
+
+
+Tensor.mode = mode.__wrapped__
 
 
 @takes_out

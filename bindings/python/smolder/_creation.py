@@ -271,10 +271,9 @@ def asarray(
         same = dtype is None or dtype == source.dtype
         if copy is False and not same:
             raise ValueError(f"can't alias tensor with dtype '{source.dtype}' into dtype '{dtype}'.")
-        if isinstance(obj, Tensor) and not requires_grad:  # its history is kept
-            return obj.clone() if copy and same else obj.to(dtype=dtype)
-        out = source.detach() if same else source.to(dtype)
-        return _finish(out.clone() if copy and same else out, requires_grad)
+        out = source.to(dtype=dtype) if not same else source.clone() if copy else source
+        # As torch does: a leaf itself is told, and other tensors keep their history only if it is asked for.
+        return out.detach() if not requires_grad and not out.is_leaf else out.requires_grad_(requires_grad)
     if isinstance(obj, bytes | bytearray | memoryview):
         out = frombuffer(obj, dtype=dtype or _core._default_dtype())
         return _finish(out.clone() if copy else out, requires_grad)

@@ -283,12 +283,14 @@ def matrix_power(A: Tensor, n: int) -> Tensor:
     n = as_int("linalg_matrix_power", "n", n)
     if n < 0:
         return matrix_power(inv(A), -n)
-    out = None
+    given, out = A, None
     while n:
         if n & 1:
             out = A if out is None else out @ A
         A, n = (A @ A, n >> 1) if n > 1 else (A, 0)
-    return _eye_like(A, A.size(-1)).expand(A.shape).clone() if out is None else out
+    if out is None:
+        return _eye_like(A, A.size(-1)).expand(A.shape).clone()
+    return out.clone() if out is given else out
 
 
 # -- determinants

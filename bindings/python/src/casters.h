@@ -17,6 +17,7 @@
 #include "smolder/lazy/arguments.h"
 #include "smolder/lazy/record.h"
 #include "smolder/lazy/tensor.h"
+#include "smolder/lazy/view.h"
 
 namespace nb = nanobind;
 
@@ -29,6 +30,22 @@ struct PyDType {
 
 inline std::optional<DType> value_of(const std::optional<PyDType>& d) {
   return d ? std::optional<DType>(d->value) : std::nullopt;
+}
+
+/// A result of a function that is made of others.
+inline Tensor own(Tensor out) {
+  if (out.defined() && out.impl()->base) lazy::take_base(out.impl());
+  return out;
+}
+
+/// A tensor for Python, as an object that may have been one before.
+struct TensorObject {
+  nb::object object;
+};
+/// The object that a function was given, where `out` is its tensor.
+inline TensorObject same_or_new(nb::handle given, Tensor out) {
+  const bool same = nb::cast<const Tensor&>(given).impl() == out.impl();
+  return {same ? nb::borrow(given) : nb::cast(own(std::move(out)))};
 }
 
 /// An integer argument of an op: no bool, whose number is an accident, and no float.
@@ -201,6 +218,14 @@ struct type_caster<smolder::python::TensorOrNumber> {
     if (!number.from_python(src, 0, nullptr)) return false;
     value.number = number.value;
     return true;
+  }
+};
+
+template <>
+struct type_caster<smolder::python::TensorObject> {
+  static constexpr auto Name = make_caster<smolder::Tensor>::Name;
+  static handle from_cpp(smolder::python::TensorObject&& t, rv_policy, cleanup_list*) noexcept {
+    return t.object.release();
   }
 };
 

@@ -233,7 +233,10 @@ PyObject* get_item(PyObject* self, PyObject* index) {
     std::optional<Selection> selected = select_items(t, index, Masks::kRead);
     if (!selected) return in_python("get", self, index, nullptr);
     const Tensor& view = selected->view;
-    if (!selected->positions.empty()) return wrap(index_at(view, selected->axis, selected->positions));
+    if (!selected->positions.empty()) {
+      Tensor out = own(index_at(view, selected->axis, selected->positions));
+      return wrap(std::move(out));
+    }
     return wrap(view.impl() == t.impl() ? reshape(t, t.shape()) : Tensor(view));
   } catch (nb::python_error& e) {
     e.restore();

@@ -137,7 +137,7 @@ def grad(
         )
     outputs, inputs = _tuple(outputs), _tuple(inputs)
     if not inputs:
-        raise RuntimeError("`inputs` argument to `grad()` cannot be empty.")
+        raise ValueError("grad requires non-empty inputs.")
     for x in inputs:
         if not isinstance(x, _core.Tensor):
             raise RuntimeError(f"all inputs have to be Tensors, but got {type(x).__name__}")
