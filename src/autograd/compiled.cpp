@@ -394,6 +394,8 @@ int StepCapture::make(TensorImpl* impl) {
     (base >= 0 ? m.of_made : m.of_input) = base >= 0 ? base : -1 - base;
     m.steps = impl->steps;
     m.detached = impl->detached;
+  } else {
+    impl->steps = nullptr;  // outside of the function it is a copy of what it was picked from
   }
   if (impl->external) stop("a tensor on memory that is shared with arrays");
   m.value = source_of(impl->value);

@@ -121,7 +121,7 @@ bool descends(const Dims& strides) {
 bool is_in_rows(const Operand& o) {
   if (!is_tensor(o) || !o.impl()->may_be_window()) return true;
   const TensorImpl *const impl = o.impl(), *const base = impl->base;
-  if (impl->steps && !base->may_be_window()) return descends(impl->steps->layout.strides);
+  if (base && impl->steps && !base->may_be_window()) return descends(impl->steps->layout.strides);
   return descends(strides(Tensor(o.impl())));
 }
 

@@ -106,6 +106,14 @@ Tensor undo_all(const TensorImpl* impl, const Tensor& source) {
   return now;
 }
 
+/// What stands in for the steps of storage that was picked from another tensor: see write_back.
+struct Pick : ViewStep {
+  Tensor from;
+  int64_t axis = 0;
+  std::vector<Tensor> positions;
+  Dims shape;  ///< of what they pick
+};
+
 /// Puts `source`'s value into who holds the storage.
 void write_storage(TensorImpl* owner, const Tensor& source) {
   if (owner->value->batched || source.impl()->value->batched) [[unlikely]] {
@@ -113,6 +121,15 @@ void write_storage(TensorImpl* owner, const Tensor& source) {
     if (plain.defined()) return write_storage(owner, plain);
     if (g_write.after) g_write.after(owner);
     return;
+  }
+  if (owner->steps) [[unlikely]] {  // it has no base, so they are a pick
+    const auto& pick = static_cast<const Pick&>(*owner->steps);
+    const bool pairs = is_complex(pick.from.dtype()) && !is_complex(source.dtype());
+    Dims shape = pick.shape;
+    if (pairs) shape.push_back(2);
+    const Tensor put = reshape(source, shape);
+    assign(pick.from,
+           index_put_at(pick.from, pick.axis, pairs ? view_as_complex(put) : put, false, TensorList(pick.positions)));
   }
   Tape& tape = Tape::on(source.impl()->value->device);
   const std::lock_guard hold(tape.mutex());
@@ -229,6 +246,19 @@ void share(TensorImpl* impl, const Tensor& t) {
 }
 
 }  // namespace
+
+void write_back(const Tensor& picked, const Tensor& from, int64_t axis, std::span<const Tensor> positions) {
+  TensorImpl* const owner = owner_of(picked.impl());
+  auto pick = std::make_shared<Pick>();
+  pick->from = from;
+  pick->axis = axis;
+  pick->shape = picked.shape();
+  for (const Tensor& at : positions) {  // as they are now
+    refresh(at.impl());
+    pick->positions.push_back(is_external(at) ? clone(at) : Tensor(new TensorImpl(at.impl()->value)));
+  }
+  owner->steps = std::move(pick);
+}
 
 bool has_repeats(const Tensor& t) {
   if (t.numel() <= 1 || (!t.impl()->base && !is_external(t))) return false;

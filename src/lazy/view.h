@@ -39,6 +39,11 @@ uint32_t version(const Tensor& t);
 /// in torch. False where it is no such view, or where its elements have gaps between them.
 bool take_base(TensorImpl* view);
 
+/// Tells `picked`, which is from[..., i, j, ...] from dimension `axis` on for positions without dimensions, where it is
+/// from. In torch it is a view. The positions are not known when it is recorded, so it is a copy, and what is written
+/// to it is written there too.
+void write_back(const Tensor& picked, const Tensor& from, int64_t axis, std::span<const Tensor> positions);
+
 /// Whether `t` has several elements in one place, as an expanded tensor does.
 bool has_repeats(const Tensor& t);
 /// `input`, of which `result` is the expansion after a write: of the repeats of an element the last that was changed.

@@ -1,6 +1,7 @@
 """Which results are their operand, share its memory, or are new, and what a write to them changes, as in PyTorch."""
 
 import pytest
+from conftest import NUMPY
 
 import smolder
 from smolder import nn
@@ -109,6 +110,66 @@ def test_a_result_that_is_no_view_can_be_detached_in_place():
     assert not y._is_view()
     y.detach_()
     assert not y.requires_grad and y.is_leaf
+
+
+# -- x[i] of a number that is computed
+
+
+def picked(x, i):
+    x[i].mul_(10)
+    x[i, 0].add_(1)
+    x[smolder.tensor(0)].zero_()
+    return x * 1
+
+
+@pytest.mark.parametrize("mode", ["recorded", "eager", "compiled"])
+def test_a_write_to_what_a_computed_number_picks_is_one_to_the_tensor(mode):
+    f = smolder.compile(picked) if mode == "compiled" else picked
+    for _ in range(3):
+        x = smolder.arange(6.0).reshape(3, 2)
+        i = smolder.tensor([0, 5, 1])
+        with smolder.eager() if mode == "eager" else smolder.enable_grad():
+            y = f(x, i.argmax())
+        assert y.tolist() == x.tolist() == [[0, 0], [21, 30], [4, 5]]
+
+
+def test_a_write_to_a_picked_complex_number():
+    x = smolder.tensor([1 + 1j, 2.0])
+    x[smolder.tensor([0, 1]).argmax()].mul_(1j)
+    assert x.tolist() == [1 + 1j, 2j]
+
+
+def test_a_write_to_a_picked_row_has_gradients():
+    x = smolder.arange(4.0).reshape(2, 2).requires_grad_()
+    y = x * 2
+    row = y[smolder.tensor([0, 1]).argmax()]
+    row.mul_(x[0])
+    y.sum().backward()
+    assert y.tolist() == [[0, 2], [0, 6]]
+    assert x.grad.tolist() == [[2 + 4, 2 + 6], [0, 2]]
+
+
+def test_a_picked_position_is_that_of_the_call():
+    x, i = smolder.zeros(3), smolder.tensor([0, 1]).argmax()
+    picked = x[i]
+    i += 1
+    picked.fill_(5)
+    assert x.tolist() == [0, 5, 0]
+
+
+def test_a_picked_row_of_a_leaf_is_refused():
+    x = smolder.ones(2, 2, requires_grad=True)
+    with pytest.raises(RuntimeError, match="leaf Variable that requires grad"):
+        x[smolder.tensor([0, 1]).argmax()].zero_()
+    assert x.tolist() == [[1, 1], [1, 1]]
+
+
+@NUMPY
+def test_a_picked_row_of_an_array():
+    x = smolder.ones(2, 2)
+    array = x.numpy()
+    x[smolder.tensor([0, 1]).argmax()].zero_()
+    assert array.tolist() == [[1, 1], [0, 0]]
 
 
 # -- compiled functions

@@ -235,6 +235,8 @@ PyObject* get_item(PyObject* self, PyObject* index) {
     const Tensor& view = selected->view;
     if (!selected->positions.empty()) {
       Tensor out = own(index_at(view, selected->axis, selected->positions));
+      const bool is_view = std::ranges::all_of(selected->positions, [](const Tensor& p) { return p.dim() == 0; });
+      if (is_view && lazy::batch_depth() == 0) lazy::write_back(out, view, selected->axis, selected->positions);
       return wrap(std::move(out));
     }
     return wrap(view.impl() == t.impl() ? reshape(t, t.shape()) : Tensor(view));
