@@ -1,6 +1,8 @@
-// The product of integers: a plain blocked loop that the compiler vectorizes. No training step needs it
-// fast; that its sums wrap around makes their order irrelevant.
+// The product of integers, in the compiler's vectors. That sums wrap around makes their order irrelevant, so each kind
+// of processor has tiles of its own.
 #include <algorithm>
+#include <cstring>
+#include <string_view>
 #include <type_traits>
 
 #include "smolder/core/counters.h"
@@ -15,9 +17,97 @@ namespace {
 
 using gemm::ceil_div;
 
-constexpr int64_t kCols = 64, kRows = 32, kDepth = 512;
+constexpr int64_t kCols = 64, kRows = 64, kDepth = 512;
+/// Rows of a tile, whose sums are in registers.
+constexpr int kTileRows = 8;
 /// Multiply-adds worth handing to another thread.
 constexpr int64_t kTaskWork = 1 << 15;
+
+/// Rows of A, and how far apart the elements of rows and columns are.
+template <class T>
+struct RowsOfA {
+  const T* at;
+  int64_t row, col;
+};
+
+/// Products of `kHeight` rows of A and as many columns of `panel` as two vectors of `kBytes` have, into `sums`. Logical
+/// products are of bytes of 0 and 1.
+template <class T, bool Logical, int kBytes, int kHeight>
+[[gnu::always_inline]] inline void multiply_tile(RowsOfA<T> a, const T* panel, int64_t k, T* sums) {
+  typedef T V __attribute__((vector_size(kBytes)));
+  constexpr int kWidth = kBytes / sizeof(T);
+  V sum[kHeight][2] = {};
+  for (int64_t p = 0; p < k; ++p, panel += kCols) {
+    V low, high;
+    std::memcpy(&low, panel, sizeof low);
+    std::memcpy(&high, panel + kWidth, sizeof high);
+    const V right[2] = {low, high};
+    for (int i = 0; i < kHeight; ++i) {
+      const V left = V{} + a.at[i * a.row + p * a.col];
+      for (int j = 0; j < 2; ++j) {
+        if constexpr (Logical) {
+          sum[i][j] |= left & right[j];
+        } else {
+          sum[i][j] += left * right[j];
+        }
+      }
+    }
+  }
+  for (int i = 0; i < kHeight; ++i) {
+    for (int j = 0; j < 2; ++j) {
+      const V v = sum[i][j];  // whoever takes the address of all sums keeps them in memory
+      std::memcpy(sums + i * kCols + j * kWidth, &v, sizeof v);
+    }
+  }
+}
+
+/// The same for all of `cols` columns, rounded up.
+template <class T, bool Logical, int kBytes>
+[[gnu::always_inline]] inline void multiply_rows(RowsOfA<T> a, int64_t rows, const T* panel, int64_t cols, int64_t k,
+                                                 T* sums) {
+  // Two vectors of bytes are as wide as the panel, or wider.
+  constexpr int kUsed = std::min<int>(kBytes, kCols * sizeof(T) / 2), kStep = 2 * kUsed / sizeof(T);
+  for (int64_t j = 0; j < cols; j += kStep) {
+    if (rows == kTileRows) {
+      multiply_tile<T, Logical, kUsed, kTileRows>(a, panel + j, k, sums + j);
+    } else {
+      for (int64_t i = 0; i < rows; ++i) {
+        multiply_tile<T, Logical, kUsed, 1>({a.at + i * a.row, a.row, a.col}, panel + j, k, sums + i * kCols + j);
+      }
+    }
+  }
+}
+
+template <class T>
+using MultiplyRows = void(RowsOfA<T> a, int64_t rows, const T* panel, int64_t cols, int64_t k, T* sums);
+
+template <class T, bool Logical>
+void multiply_rows_portable(RowsOfA<T> a, int64_t rows, const T* panel, int64_t cols, int64_t k, T* sums) {
+  multiply_rows<T, Logical, 16>(a, rows, panel, cols, k, sums);
+}
+#if defined(__x86_64__)
+template <class T, bool Logical>
+__attribute__((target("avx2"))) void multiply_rows_avx2(RowsOfA<T> a, int64_t rows, const T* panel, int64_t cols,
+                                                        int64_t k, T* sums) {
+  multiply_rows<T, Logical, 32>(a, rows, panel, cols, k, sums);
+}
+template <class T, bool Logical>
+__attribute__((target("avx512f,avx512dq,avx512bw,avx512vl"))) void multiply_rows_avx512(RowsOfA<T> a, int64_t rows,
+                                                                                        const T* panel, int64_t cols,
+                                                                                        int64_t k, T* sums) {
+  multiply_rows<T, Logical, 64>(a, rows, panel, cols, k, sums);
+}
+#endif
+
+template <class T, bool Logical>
+MultiplyRows<T>* multiply_rows_here() {
+#if defined(__x86_64__)
+  const std::string_view isa = gemm::kernels<float>().isa;
+  if (isa == "avx512") return multiply_rows_avx512<T, Logical>;
+  if (isa == "avx2") return multiply_rows_avx2<T, Logical>;
+#endif
+  return multiply_rows_portable<T, Logical>;
+}
 
 /// `T` is unsigned, so that overflow is defined; bool is a byte of 0 or 1 with its own operations.
 template <class T, bool Logical>
@@ -44,16 +134,6 @@ class IntegerMatmul final : public Matmul {
   }
 
  private:
-  static T madd(T sum, T x, T y) {
-    if constexpr (Logical) {
-      return sum | (x & y);
-    } else if constexpr (sizeof(T) < sizeof(int)) {
-      return static_cast<T>(sum + static_cast<unsigned>(x) * y);
-    } else {
-      return sum + x * y;
-    }
-  }
-
   void block(const T* a, const T* b, T* c, const T* bias, int64_t row, int64_t col) const {
     const int64_t rows = std::min(kRows, desc_.m - row), cols = std::min(kCols, desc_.n - col);
     T* panel = scratch<T, 0>(kDepth * kCols);
@@ -65,18 +145,19 @@ class IntegerMatmul final : public Matmul {
         for (int64_t j = 0; j < cols; ++j) panel[p * kCols + j] = from[j * desc_.b_col];
         std::fill(panel + p * kCols + cols, panel + (p + 1) * kCols, T{0});
       }
-      for (int64_t i = 0; i < rows; ++i) {
-        const T* x = a + (row + i) * desc_.a_row + k0 * desc_.a_col;
-        T sums[kCols] = {};
-        for (int64_t p = 0; p < k; ++p) {
-          const T v = x[p * desc_.a_col];
-          for (int64_t j = 0; j < kCols; ++j) sums[j] = madd(sums[j], v, panel[p * kCols + j]);
-        }
-        T* out = c + (row + i) * desc_.c_row + col;
-        for (int64_t j = 0; j < cols; ++j) out[j] = Logical ? out[j] | sums[j] : static_cast<T>(out[j] + sums[j]);
+      for (int64_t i = 0; i < rows; i += kTileRows) {
+        const int64_t height = std::min<int64_t>(kTileRows, rows - i);
+        const T* const x = a + (row + i) * desc_.a_row + k0 * desc_.a_col;
+        T sums[kTileRows * kCols];
+        multiply_({x, desc_.a_row, desc_.a_col}, height, panel, cols, k, sums);
+        for (int64_t r = 0; r < height; ++r) add(sums + r * kCols, c + (row + i + r) * desc_.c_row + col, cols);
       }
     }
     if (desc_.epilogue != MatmulDesc::Epilogue::kNone) finish(c + row * desc_.c_row + col, bias + col, rows, cols);
+  }
+
+  static void add(const T* sums, T* out, int64_t n) {
+    for (int64_t j = 0; j < n; ++j) out[j] = Logical ? out[j] | sums[j] : static_cast<T>(out[j] + sums[j]);
   }
 
   void finish(T* c, const T* bias, int64_t rows, int64_t cols) const {
@@ -92,6 +173,7 @@ class IntegerMatmul final : public Matmul {
   }
 
   bool strided_;
+  MultiplyRows<T>* multiply_ = multiply_rows_here<T, Logical>();
 };
 
 }  // namespace
