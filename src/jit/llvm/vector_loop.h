@@ -130,6 +130,8 @@ class VectorLoop {
   V reached(V at, V mask);
   void fetch_ahead(V at);
   V load_contiguous(const Stmt& s, V at, V mask, V fill, const Block& block);
+  int small_step(const Access& a) const;
+  V load_every(const Stmt& s, const Prepared& p, int step, V fill, const Block& block);
   V load_reversed(const Stmt& s, const Prepared& p, V mask, V fill, const Block& block);
   V load_scattered(const Stmt& s, const Prepared& p, V mask, V fill, const Block& block);
   V scattered_apart(const Stmt& s, const Prepared& p, V mask, V fill, const Block& block);

@@ -89,12 +89,12 @@ class LoopMerger {
   std::vector<VarId> clamped_;
 };
 
-/// Makes pool slots into the kernel's integers: 0 and 1 are structure, equal numbers are one. So is a stride of -1,
-/// where `reverses`: vectors are read that way as well. Gives each loop a variable of its own.
+/// Makes pool slots into the kernel's integers: 0 and 1 are structure, equal numbers are one. So are strides that
+/// vectors are read by, where `has_steps`. Gives each loop a variable of its own.
 class Settle {
  public:
-  Settle(const std::vector<Dim>& pool, int num_vars, bool reverses)
-      : num_vars(num_vars), pool_(pool), slot_(pool.size(), kUnseen), reverses_(reverses) {}
+  Settle(const std::vector<Dim>& pool, int num_vars, bool has_steps)
+      : num_vars(num_vars), pool_(pool), slot_(pool.size(), kUnseen), has_steps_(has_steps) {}
 
   void statement(Stmt& s) {
     if (s.clamp_var >= 0) {
@@ -126,6 +126,8 @@ class Settle {
  private:
   static constexpr int32_t kUnseen = -1;
 
+  /// Strides that the CPU's vector loops have loads for.
+  static bool is_step(Dim d) { return d.is_constant() && (d.value == -1 || (d.value >= 2 && d.value <= 4)); }
   VarId name(VarId v) const { return names_[v] == kUnseen ? v : names_[v]; }
   void integer(IntRef& r) {
     if (r.is_constant()) return;
@@ -147,7 +149,9 @@ class Settle {
     integer(a.offset);
     for (auto& t : a.terms) {
       t.var = name(t.var);
-      if (reverses_ && !t.stride.is_constant() && pool_[t.stride.slot] == Dim(-1)) t.stride = {-1, -1};
+      if (has_steps_ && !t.stride.is_constant() && is_step(pool_[t.stride.slot])) {
+        t.stride = {pool_[t.stride.slot].value, -1};
+      }
       integer(t.stride);
     }
   }
@@ -155,7 +159,7 @@ class Settle {
   const std::vector<Dim>& pool_;
   std::vector<int32_t> slot_;
   std::vector<VarId> names_;
-  const bool reverses_;
+  const bool has_steps_;
 };
 
 }  // namespace

@@ -45,6 +45,10 @@ class Lower {
     bind_outputs();
     if (p_.options.device == DeviceType::kCUDA && !is_disabled("align_rows")) align_rows(p_);
     LoweringScratch scratch;
+    for (const ir::Guard& guard : g_.sym.guards()) {
+      if (guard.kind != ir::GuardKind::kEqual || guard.a.is_constant() == guard.b.is_constant()) continue;
+      scratch.numbers.push_back(guard.a.is_constant() ? guard.b : guard.a);
+    }
     for (GroupId id = 0; id < static_cast<GroupId>(p_.groups.size()); ++id) {
       if (is_empty(p_.groups[id])) continue;
       Step step;

@@ -328,12 +328,18 @@ IntRef Lowering::int_ref(Dim d) {
   return {0, slot};
 }
 
+/// A stride that is known beforehand makes better code: a load of every third element need not gather them.
+IntRef Lowering::stride_ref(Dim d) {
+  const bool known = std::ranges::any_of(scratch_.numbers, [&](Dim n) { return sym().known_equal(n, d); });
+  return int_ref(known ? Dim(d.value) : d);
+}
+
 Affine Lowering::affine(const Linear& l) {
   Affine a;
   a.offset = int_ref(l.offset);
   for (const Linear::Term& t : l.terms) {
     SMOLDER_INVARIANT(!t.is_local);
-    if (t.stride != Dim(0)) a.terms.push_back({t.id, int_ref(t.stride)});
+    if (t.stride != Dim(0)) a.terms.push_back({t.id, stride_ref(t.stride)});
   }
   std::sort(a.terms.begin(), a.terms.end(), [](const auto& x, const auto& y) { return x.var < y.var; });
   return a;

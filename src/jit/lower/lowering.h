@@ -27,6 +27,7 @@ struct LoweringScratch {
   };
   std::vector<Head> heads;  ///< by value
   uint32_t stamp = 0;
+  std::vector<ir::Dim> numbers;  ///< extents that guards say are numbers
 };
 
 inline Stmt make_statement(StmtKind kind) {
@@ -152,6 +153,7 @@ class Lowering {
   LocalId primitive(ir::Op op, DType dtype, std::vector<LocalId> args);
   LocalId convert(LocalId x, DType to);
   LocalId constant(Scalar v, DType dtype);
+  IntRef stride_ref(ir::Dim d);
   IntRef int_ref(ir::Dim d);
   Affine affine(const Linear& l);
   Address address(int buffer, const Linear& l);

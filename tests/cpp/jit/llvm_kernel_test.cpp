@@ -156,6 +156,29 @@ TEST(LlvmKernel, RowsOfReshapedArrays) {
   }
 }
 
+TEST(LlvmKernel, EveryFewElements) {
+  // From the first to the last element of b0, which ends where memory does; a long body is one with masks.
+  for (const DType t : test::kDTypes) {
+    for (const int64_t step : {2, 3, 4, 5}) {
+      for (const bool is_long : {false, true}) {
+        const std::string dtype(name(t));
+        std::string text = "kernel {\n  buffers b0:" + dtype + " r, b1:" + dtype +
+                           " w\n  ints 1\n  parallel vector v0 < n0 {\n    %0 = load b0[v0*" + std::to_string(step) +
+                           "]\n";
+        int last = 0;
+        for (; is_long && last < 30; ++last) {
+          text += "    %" + std::to_string(last + 1) + " = " + (last % 2 ? "maximum " : "minimum ") + dtype + " %" +
+                  std::to_string(last) + ", %0\n";
+        }
+        text += "    store b1[v0], %" + std::to_string(last) + "\n  }\n}\n";
+        SCOPED_TRACE(text);
+        const Everywhere kernel(text);
+        for (const int64_t n : {1, 2, 15, 16, 17, 47, 64, 200}) kernel.check({(n - 1) * step + 1, n}, {n}, {}, n, true);
+      }
+    }
+  }
+}
+
 TEST(LlvmKernel, IndicesAreWrappedClampedAndReported) {
   std::mt19937_64 random(1);
   const Everywhere kernel(golden("embedding"));

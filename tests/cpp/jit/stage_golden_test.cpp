@@ -37,7 +37,8 @@ TEST_P(StageGolden, Lower) { expect("lower"); }
 TEST_P(StageGolden, Schedule) { expect("schedule"); }
 
 INSTANTIATE_TEST_SUITE_P(Graphs, StageGolden,
-                         ::testing::Values("adamw_op", "chunked_reduce", "mlp_ops", "movement", "softmax"),
+                         ::testing::Values("adamw_op", "chunked_reduce", "mlp_ops", "movement", "point_pairs",
+                                           "softmax"),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace
