@@ -233,6 +233,10 @@ Dims last_axes(int n) {
 Value matmul(Value a, Value b, DType out, Value bias) {
   Builder& build = *a.b;
   const bool vector_a = a.rank() == 1, vector_b = b.rank() == 1;
+  // One element, which a kernel sums at the speed of memory, with what is computed before and after.
+  if (vector_a && vector_b) {
+    return build.cast(sum(in_compute_type(a, out) * in_compute_type(b, out), {0}, false), out);
+  }
   if (vector_a) a = build.unsqueeze(a, 0);
   if (vector_b) b = build.unsqueeze(b, 1);
   Value y = matmul_batched(a, b, out, bias);

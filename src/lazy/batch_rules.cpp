@@ -206,6 +206,10 @@ namespace {
 Tensor product(const BatchCall& c, size_t a, size_t b) {
   const int ra = c.rank(a), rb = c.rank(b);
   const Tensor x = c.elements(a), y = c.elements(b);
+  if (ra == 1 && rb == 1) {  // as one product of vectors is computed
+    const DType compute = smolder::compute_type(x.dtype());
+    return sum(x.to(compute) * y.to(compute), {-1}).to(x.dtype());
+  }
   if (!c.spread(b) && rb <= 2 && ra >= 1) return smolder::matmul(x, y);
   if (!c.spread(a) && rb == 1 && ra <= 2) return smolder::matmul(y, ra == 2 ? transpose(x, 0, 1) : x);
   const int lead = std::max({ra, rb, 2}) - 2;
@@ -219,7 +223,7 @@ Tensor product(const BatchCall& c, size_t a, size_t b) {
   };
   Tensor out = smolder::matmul(matrices(x, c.spread(a), ra, true), matrices(y, c.spread(b), rb, false));
   if (rb == 1) out = squeeze(out, -1);
-  if (ra == 1) out = squeeze(out, rb == 1 ? -1 : -2);
+  if (ra == 1) out = squeeze(out, -2);
   return out;
 }
 

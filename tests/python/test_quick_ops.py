@@ -19,3 +19,32 @@ def test_every_few_columns(dtype, step):
         np.testing.assert_array_equal(
             (x[:, (columns - 1) % step :: step] * 1).double().numpy(), y[:, (columns - 1) % step :: step]
         )
+
+
+@pytest.mark.parametrize("dtype", [smolder.float32, smolder.float64, smolder.bfloat16, smolder.int64, smolder.uint8])
+def test_products_of_vectors(dtype):
+    for n in (0, 1, 5, 1000, 300_000):
+        a, b = ((smolder.rand(n) * 3).to(dtype) for _ in range(2))
+        got = smolder.dot(a, b)
+        smolder.mark_step()
+        assert got.dtype == dtype
+        with smolder.eager():
+            assert got.item() == smolder.dot(a, b).item() == smolder.matmul(a, b).item()
+        x, y = a.double().numpy(), b.double().numpy()
+        want = (x * y).sum() % 256 if dtype == smolder.uint8 else (x * y).sum()
+        rounding = 2.0**-7 if dtype == smolder.bfloat16 else 1e-6
+        assert got.item() == pytest.approx(want, rel=rounding)
+
+
+def test_a_product_of_vectors_is_computed_with_its_neighbours():
+    """As it was a product of matrices, conjugate gradients had a step more for each."""
+    a, b = smolder.rand(1000), smolder.rand(1000)
+
+    def added():
+        before = smolder.metrics()["counters"]["kernels.compiled"]
+        y = smolder.dot(a * 2 + 1, b.sin()) / 3
+        smolder.mark_step()
+        assert y.item() == pytest.approx(((a.numpy() * 2 + 1) * np.sin(b.numpy())).sum() / 3, rel=1e-5)
+        return smolder.metrics()["counters"]["kernels.compiled"] - before
+
+    assert added() <= 1
