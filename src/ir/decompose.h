@@ -147,11 +147,10 @@ Value transform(TransformKind kind, Value x, const Transform& t, Dim last);
 
 // -- pools over the last two dimensions: `size` windows, which may look beyond the input
 
-/// The reduction of windows. Sums of windows that lie side by side are of any length.
-enum class PoolKind : uint8_t { kMax, kSum };
-/// Throws RuntimeError unless every window begins within the input and what lies before it.
+/// Throws RuntimeError unless every window begins within the input and what lies before it. Windows that lie side by
+/// side are of any length.
 void check_pool(std::string_view op, const Meta& x, const Dims& kernel, const Dims& stride, const Dims& padding,
-                const Dims& dilation, const Dims& size, PoolKind kind);
+                const Dims& dilation, const Dims& size);
 /// `shape` with the last two extents those of `size`.
 Dims pooled_shape(Dims shape, const Dims& size);
 /// Largest element of each window, nan counting as the largest, and its number within the plane.

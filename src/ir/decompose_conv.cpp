@@ -2,6 +2,7 @@
 // the window's step, so a pool is elementwise in as many slices as the window is long, one axis after the other.
 #include <algorithm>
 #include <array>
+#include <limits>
 
 #include "smolder/core/size.h"
 #include "smolder/ir/decompose.h"
@@ -95,7 +96,7 @@ int64_t taps_seen(int64_t n, int64_t kernel, int64_t padding, int64_t dilation) 
 }  // namespace
 
 void check_pool(std::string_view op, const Meta& x, const Dims& kernel, const Dims& stride, const Dims& padding,
-                const Dims& dilation, const Dims& size, PoolKind kind) {
+                const Dims& dilation, const Dims& size) {
   SMOLDER_CHECK(x.shape.size() >= 2 && kernel.size() == 2 && stride.size() == 2 && padding.size() == 2 &&
                     dilation.size() == 2 && size.size() == 2,
                 RuntimeError, op, ": expected two sizes for the last two dimensions of input ", to_string(x));
@@ -108,7 +109,8 @@ void check_pool(std::string_view op, const Meta& x, const Dims& kernel, const Di
                       dilation[i] > 0 && padding[i] >= 0 && size[i] > 0 && last - padding[i] < n && n > 0,
                   RuntimeError, op, ": a window of ", kernel, " with stride ", stride, ", padding ", padding,
                   " and dilation ", dilation, " has no ", size, " places in input ", to_string(x));
-    const bool whole = kind == PoolKind::kSum && stride[i] == kernel[i] && padding[i] == 0 && n == size[i] * kernel[i];
+    const bool whole =
+        (stride[i] == kernel[i] || size[i] == 1) && padding[i] == 0 && dilation[i] == 1 && size[i] * kernel[i] <= n;
     SMOLDER_CHECK(whole || taps_seen(n, kernel[i], padding[i], dilation[i]) <= kMostTaps, NotImplementedError, op,
                   ": windows of ", kernel, " elements over input ", to_string(x), " are not supported: at most ",
                   kMostTaps, " elements along a dimension");
@@ -123,7 +125,7 @@ Dims pooled_shape(Dims shape, const Dims& size) {
 
 namespace {
 
-/// Elements from which on the sum of a plane is a reduction: of fewer, slices are fewer instructions.
+/// Elements from which on a window, or a plane, is reduced: of fewer, slices are fewer instructions.
 constexpr int64_t kReduced = 16;
 
 bool is_one(SymTable& sym, Dim d) { return d.value == 1 && sym.equal(d, 1); }
@@ -147,8 +149,20 @@ struct Windows {
     if (is_one(sym, size)) w.stride = w.kernel;
     return w;
   }
-  /// Whether each of n elements is in one window.
-  bool is_cut_into(Dim n) const { return stride == kernel && padding == 0 && n.value == size.value * kernel; }
+  /// Whether they are long, and lie one behind the other within n elements.
+  bool are_reduced(SymTable& sym, Dim n) const {
+    return kernel >= kReduced && stride == kernel && dilation == 1 && padding == 0 && size.value * kernel <= n.value &&
+           sym.less_equal(sym.mul(size, kernel), n);
+  }
+  /// `x` with an axis more, behind this one, along which the elements of a window are.
+  Value cut(Value x) const {
+    SymDims shape = x.shape();
+    const Dim used = x.b->sym().mul(size, kernel);
+    if (!x.b->sym().equal(used, shape[axis])) x = x.b->slice(x, axis, 0, used);
+    shape[axis] = size;
+    shape.insert(axis + 1, kernel);
+    return x.b->reshape(x, shape);
+  }
   /// Elements from the first place of the first window to the last of the last.
   Dim reach(SymTable& sym) const { return sym.add(sym.mul(sym.sub(size, 1), stride), dilation * (kernel - 1) + 1); }
   /// `x` with `fill` where windows look beyond it.
@@ -189,6 +203,25 @@ Scalar lowest(DType t) {
   return lowest_integer(t);
 }
 
+/// max_windows along one axis, of windows that are reduced: the graph does not grow with them. `inner` are indices
+/// within what was reduced before, if something was, of rows of `width`.
+std::array<Value, 2> reduce_max(Value x, Value inner, const Windows& w, Dim width) {
+  Builder& b = *x.b;
+  SymDims shape = x.shape();
+  shape[w.axis] = w.size;
+  const Value parts = w.cut(x), best = b.reduce(ReduceKind::kMax, parts, {w.axis + 1}, true);
+  Value here = b.iota(parts.shape(), w.axis) * w.kernel + b.iota(parts.shape(), w.axis + 1);
+  if (inner.defined()) here = here * b.number(width) + w.cut(inner);
+  const Value none = b.constant(std::numeric_limits<int64_t>::max());
+  Value place = b.reduce(ReduceKind::kMin, where(parts == best, here, none), {w.axis + 1}, true);
+  if (is_floating(x.dtype())) {  // the last nan, as of those that are looked at in order
+    const Value last =
+        b.reduce(ReduceKind::kMax, where(isnan(parts), here, b.constant(int64_t{-1})), {w.axis + 1}, true);
+    place = where(last >= int64_t{0}, last, place);
+  }
+  return {b.reshape(best, shape), b.reshape(place, shape)};
+}
+
 }  // namespace
 
 std::array<Value, 2> max_windows(Value x, const Dims& kernel, const Dims& stride, const Dims& padding,
@@ -199,6 +232,12 @@ std::array<Value, 2> max_windows(Value x, const Dims& kernel, const Dims& stride
   Value at;  // in the rows reduced so far
   for (int i = 1; i >= 0; --i) {
     const Windows w = windows_at(x, i, kernel, stride, padding, dilation, size).within(b.sym(), x.size(i - 2));
+    if (w.are_reduced(b.sym(), x.size(w.axis))) {
+      const auto [largest, its] = reduce_max(x, at, w, width);
+      x = largest;
+      at = its;
+      continue;
+    }
     const Value from = w.padded(x, low), inner = at.defined() ? w.padded(at, int64_t{0}) : Value();
     SymDims shape = x.shape();
     shape[w.axis] = w.size;
@@ -247,16 +286,13 @@ Value sum_windows(Value x, const Dims& kernel, const Dims& stride, const Dims& p
     return x.b->reduce(ReduceKind::kSum, x, {x.rank() - 2, x.rank() - 1}, true);
   for (int i = 1; i >= 0; --i) {
     const Dim n = x.size(i - 2);
-    const Windows given = windows_at(x, i, kernel, stride, padding, {1, 1}, size);
-    if (given.kernel > kMostTaps && given.is_cut_into(n)) {
+    const Windows w = windows_at(x, i, kernel, stride, padding, {1, 1}, size).within(sym, n);
+    if (w.are_reduced(sym, n)) {
       SymDims shape = x.shape();
-      shape[given.axis] = given.size;
-      SymDims cut = shape;
-      cut.insert(given.axis + 1, given.kernel);
-      x = x.b->reshape(x.b->reduce(ReduceKind::kSum, x.b->reshape(x, cut), {given.axis + 1}, true), shape);
+      shape[w.axis] = w.size;
+      x = x.b->reshape(x.b->reduce(ReduceKind::kSum, w.cut(x), {w.axis + 1}, true), shape);
       continue;
     }
-    const Windows w = given.within(sym, n);
     const Value from = w.padded(x, 0.0);
     Value sum = w.seen(from, 0);
     for (int64_t tap = 1; tap < w.kernel; ++tap) sum = sum + w.seen(from, tap);
