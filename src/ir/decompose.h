@@ -86,7 +86,7 @@ Dims last_axes(int n);
 // -- special functions; operands are float64 but for hypotenuse's, which have the compute type of `dtype`
 
 Value hypotenuse(Value x, Value y, DType dtype);
-Value erf_inverse(Value x);
+Value erf_inverse(Value x, DType dtype);
 Value log_gamma(Value x);
 Value digamma_of(Value x);
 /// The n-th derivative of digamma.

@@ -48,3 +48,15 @@ def test_a_product_of_vectors_is_computed_with_its_neighbours():
         return smolder.metrics()["counters"]["kernels.compiled"] - before
 
     assert added() <= 1
+
+
+def test_the_inverse_of_erf_in_float32():
+    from math import erf
+
+    x = smolder.cat([smolder.linspace(-0.999, 0.999, 1001), smolder.tensor([1e-30, -1e-7, 0.9999999, -1.0, 1.0, 2.0])])
+    got = smolder.erfinv(x).double().numpy()
+    wide = smolder.erfinv(x.double()).numpy()
+    np.testing.assert_allclose(got, wide, rtol=2.0**-23)
+    inside = np.abs(x.numpy()) < 0.9999
+    np.testing.assert_allclose([erf(v) for v in wide[inside]], x.double().numpy()[inside], rtol=1e-10)
+    assert np.isinf(got[-3:-1]).all() and np.isnan(got[-1])
