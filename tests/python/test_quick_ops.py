@@ -50,6 +50,25 @@ def test_a_product_of_vectors_is_computed_with_its_neighbours():
     assert added() <= 1
 
 
+@pytest.mark.parametrize("upper", [False, True])
+def test_triangles_are_counted_and_not_read(upper):
+    function, keep = (smolder.triu_indices, np.triu) if upper else (smolder.tril_indices, np.tril)
+    smolder.mark_step()
+    before = smolder.metrics()["counters"]["syncs"]
+    got = [
+        (function(rows, columns, offset), rows, columns, offset)
+        for rows in (0, 1, 3, 6)
+        for columns in (0, 1, 2, 7)
+        for offset in (-8, -3, -1, 0, 1, 2, 8)
+    ]
+    assert smolder.metrics()["counters"]["syncs"] == before
+    for places, rows, columns, offset in got:
+        want = np.stack(np.nonzero(keep(np.ones((rows, columns)), offset)))
+        assert places.dtype == smolder.int64 and places.shape == want.shape
+        np.testing.assert_array_equal(places.numpy(), want)
+    assert function(4, 4, dtype=smolder.int32).dtype == smolder.int32
+
+
 def test_the_inverse_of_erf_in_float32():
     from math import erf
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import builtins
 import itertools
 import math
-import operator
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -221,24 +220,33 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
     return input[tensor(rows, dtype=_core.int64)]
 
 
-def _triangle(function, row, col, offset, keep, dtype):
+def _triangle(function, row, col, offset, upper, dtype):
     row, col, offset = (as_int(function, n, v) for n, v in (("row", row), ("col", col), ("offset", offset)))
     if row < 0 or col < 0:
         raise RuntimeError(f"{'row' if row < 0 else 'col'} must be non-negative, got {row if row < 0 else col}")
-    kept = keep(_core.arange(col).unsqueeze(0) - _core.arange(row).unsqueeze(1), offset)
-    return _core._nonzero(kept).t().to(dtype or _core.int64)
+    # Row i has its first i + before columns in the lower triangle, or out of the upper one.
+    before = offset if upper else offset + 1
+    begin, end = (builtins.min(builtins.max(n, 0), row) for n in (-before, col - before))
+    total = (begin + end - 1 + 2 * before) * (end - begin) // 2 + (row - end) * col
+    total = row * col - total if upper else total
+    place = _core.arange(builtins.min(total, 2**62))  # which says that there are too many
+    ends = (_core.arange(row) + before).clamp(0, col)
+    lengths = col - ends if upper else ends
+    rows = _core.arange(row).repeat_interleave(lengths, output_size=total)
+    starts = lengths.cumsum(0) - lengths - (ends if upper else 0)
+    return _core.stack([rows, place - starts[rows]]).to(dtype or _core.int64)
 
 
 @placed
 def tril_indices(row: int, col: int, offset: int = 0, *, dtype: DType | None = None, device: Device = None) -> Tensor:
     """Positions of a lower triangle: a row of rows and one of columns."""
-    return _triangle("tril_indices", row, col, offset, operator.le, dtype)
+    return _triangle("tril_indices", row, col, offset, False, dtype)
 
 
 @placed
 def triu_indices(row: int, col: int, offset: int = 0, *, dtype: DType | None = None, device: Device = None) -> Tensor:
     """Positions of an upper triangle: a row of rows and one of columns."""
-    return _triangle("triu_indices", row, col, offset, operator.ge, dtype)
+    return _triangle("triu_indices", row, col, offset, True, dtype)
 
 
 # -- products
