@@ -5,6 +5,9 @@ import pytest
 
 import smolder
 
+F = smolder.nn.functional
+
+
 @pytest.mark.parametrize("dtype", [smolder.float32, smolder.float64, smolder.bfloat16, smolder.int64, smolder.int8])
 @pytest.mark.parametrize("step", [2, 3, 4, 5])
 def test_every_few_columns(dtype, step):
@@ -67,6 +70,56 @@ def test_triangles_are_counted_and_not_read(upper):
         assert places.dtype == smolder.int64 and places.shape == want.shape
         np.testing.assert_array_equal(places.numpy(), want)
     assert function(4, 4, dtype=smolder.int32).dtype == smolder.int32
+
+
+@pytest.mark.parametrize("p", [1.0, 2.0, float("inf")])
+def test_distances_of_halves_are_rounded_once(p):
+    a, b = smolder.rand(20, 50).bfloat16(), smolder.rand(30, 50).bfloat16()
+    want = smolder.cdist(a.double(), b.double(), p).numpy()
+    got = smolder.cdist(a, b, p)
+    assert got.dtype == smolder.bfloat16
+    np.testing.assert_allclose(got.double().numpy(), want, rtol=2.0**-8)
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+@pytest.mark.parametrize("padding", [None, 2, -1])
+@pytest.mark.parametrize("length", [1, 4])
+def test_bags_of_one_length(mode, padding, length):
+    """They are reduced where they lie; bags of the same rows with offsets are added up one row at a time."""
+    rng = np.random.default_rng(length)
+    rows = rng.integers(0, 10, (6, length))
+    rows[0] = 2
+    index = smolder.from_numpy(rows)
+    results = []
+    for given, offsets in ((index, None), (index.reshape(-1), smolder.arange(6) * length)):
+        weight = smolder.from_numpy(
+            np.random.default_rng(1).integers(-3, 4, (10, 5)).astype(np.float32)
+        ).requires_grad_()
+        y = F.embedding_bag(given, weight, offsets, mode=mode, padding_idx=padding)
+        (gradient,) = smolder.autograd.grad(y, weight, smolder.arange(30.0).reshape(6, 5))
+        results.append((y.detach().numpy(), gradient.numpy()))
+    np.testing.assert_allclose(results[0][0], results[1][0], rtol=1e-6)
+    if mode != "max":  # of equal ones the first has the gradient
+        np.testing.assert_allclose(results[0][1], results[1][1], rtol=1e-6)
+        return
+    expected = np.zeros((10, 5))
+    for bag, its in enumerate(rows):
+        counted = [i for i in its if padding is None or i != padding % 10]
+        for column in range(5) if counted else ():
+            table = np.random.default_rng(1).integers(-3, 4, (10, 5))
+            expected[counted[int(np.argmax(table[counted, column]))], column] += bag * 5 + column
+    np.testing.assert_allclose(results[0][1], expected)
+
+
+def test_weights_of_samples_of_bags_of_one_length():
+    index = smolder.tensor([[1, 2], [2, 0]])
+    weight, weights = smolder.rand(3, 4).requires_grad_(), smolder.rand(2, 2).requires_grad_()
+    y = F.embedding_bag(index, weight, mode="sum", per_sample_weights=weights)
+    want = (weight.detach().numpy()[index.numpy()] * weights.detach().numpy()[..., None]).sum(1)
+    np.testing.assert_allclose(y.detach().numpy(), want, rtol=1e-6)
+    y.sum().backward()
+    np.testing.assert_allclose(weights.grad.numpy(), weight.detach().numpy()[index.numpy()].sum(-1), rtol=1e-6)
+    assert weight.grad.shape == (3, 4)
 
 
 def test_the_inverse_of_erf_in_float32():

@@ -147,6 +147,21 @@ def _check_bags(input, weight, offsets, mode, per_sample_weights):
         )
 
 
+def _equal_bags(rows, padding, mode, weights):
+    """Reduces the second dimension of rows, of which padding says which count for nothing."""
+    if mode == "max":
+        if padding is None:
+            return rows.max(1).values
+        return rows.masked_fill(padding, -math.inf).max(1).values.masked_fill(padding.all(1), 0)
+    if weights is not None:
+        rows = rows * weights.unsqueeze(2)
+    if padding is not None:
+        rows = rows.masked_fill(padding, 0)
+    if mode == "sum" or padding is None:
+        return rows.mean(1) if mode == "mean" else rows.sum(1)
+    return rows.sum(1) / padding.logical_not().sum(1).clamp(min=1)
+
+
 def embedding_bag(
     input: Tensor,
     weight: Tensor,
@@ -169,11 +184,13 @@ def embedding_bag(
     if mode == "max" and sparse:
         raise ValueError("max mode does not support sparse weights")
     _check_bags(input, weight, offsets, mode, per_sample_weights)
+    if input.dim() == 2 and input.size(1) > 0:
+        rows = embedding(input, weight, padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse)
+        padding = None if padding_idx is None else (input == padding_idx % weight.size(0)).unsqueeze(2)
+        return _equal_bags(rows, padding, mode, per_sample_weights)
     if input.dim() == 2:
-        offsets = _arange(input.size(0), device=input.device) * input.size(1)
-        input = input.reshape(-1)
-        per_sample_weights = None if per_sample_weights is None else per_sample_weights.reshape(-1)
-    elif include_last_offset:
+        return weight.new_zeros((input.size(0), weight.size(1)))
+    if include_last_offset:
         offsets = offsets[:-1]
     bags, count = offsets.size(0), input.size(0)
     bag = _bag_of(offsets, count)
