@@ -34,7 +34,15 @@ void with_item_type(size_t itemsize, auto&& f) {
 /// memcpy, but from the end where `to` is a little after `from` in its page of 4 KiB: there processors take each load
 /// for one of what the store before it wrote, and wait, which makes the copy ten times slower.
 inline void copy_bytes(void* to, const void* from, size_t bytes) {
-  constexpr size_t kPage = 4096, kNear = 512, kPiece = 64;
+  constexpr size_t kPage = 4096, kNear = 512, kPiece = 64, kVector = 16, kShort = 128;
+  if (bytes >= kVector && bytes <= kShort) {  // short rows, for which a call takes longer than the copy
+    for (size_t at = 0; at + kVector < bytes; at += kVector) {
+      std::memcpy(static_cast<char*>(to) + at, static_cast<const char*>(from) + at, kVector);
+    }
+    const size_t last = bytes - kVector;
+    std::memcpy(static_cast<char*>(to) + last, static_cast<const char*>(from) + last, kVector);
+    return;
+  }
   const size_t after = (reinterpret_cast<size_t>(to) - reinterpret_cast<size_t>(from)) % kPage;
   size_t left = bytes;
   if (bytes >= kPage && after > 0 && after < kNear) {
@@ -145,6 +153,14 @@ class Sequence {
       at += index[a] * stride_[a];
     }
     while (count > 0) {
+      if (index[inner] == 0) {  // whole rows of the last two axes
+        const int64_t row = extent_[inner], rows = count / row,
+                      here = inner == 1 ? rows : std::min(rows, extent_[inner - 1] - index[inner - 1] - 1);
+        for (int64_t i = 0; i < here; ++i, at += stride_[inner - 1]) f(data_ + at, stride_[inner], row);
+        index[inner - 1] += here;
+        count -= here * row;
+        if (count == 0) return;
+      }
       const int64_t n = std::min(count, extent_[inner] - index[inner]);
       f(data_ + at, stride_[inner], n);
       count -= n;

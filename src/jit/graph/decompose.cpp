@@ -46,17 +46,17 @@ constexpr size_t kMostParts = 16, kMostPartsOnDevice = 32;
 constexpr size_t kMostAlike = 7;
 
 /// Elements of a result, and parts, beyond which choosing takes the CPU longer than storing each part and copying it:
-/// where what lies side by side of a part is worth a call, and where it is not.
+/// where what lies side by side of a part is worth a copy, and where it is not.
 constexpr int64_t kLarge = 1 << 15;
 constexpr size_t kMostOfRuns = 2, kMostOfElements = 4;
 
 /// Is what lies side by side of each part of a cat long, on average?
 bool has_runs(const ir::Graph& g, const ir::Node& cat) {
-  constexpr int64_t kWorthACall = 64;  // bytes
+  constexpr int64_t kWorthACopy = 32;  // bytes
   const ir::SymDims& shape = g.shape(cat.first_output);
   auto run = static_cast<int64_t>(itemsize(g.dtype(cat.first_output)));
   for (int a = normalize_axis(cat.attrs[0].value, shape.size()); a < shape.size(); ++a) run *= shape[a].value;
-  return run >= kWorthACall * static_cast<int64_t>(cat.inputs.size());
+  return run >= kWorthACopy * static_cast<int64_t>(cat.inputs.size());
 }
 
 /// Are all parts but the first and the last of one op of one line?

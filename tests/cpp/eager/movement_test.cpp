@@ -120,6 +120,23 @@ TEST(Movement, PadsWithNumbersThatFitTheDType) {
   EXPECT_EQ(out.elements[2].to_double(), 0.0999755859375);
 }
 
+TEST(Movement, ConcatenatesRowsOfAnyLength) {
+  std::mt19937 random(7);
+  const Words axis = {2};
+  for (const DType t : {DType::kInt8, DType::kBFloat16, DType::kFloat32, DType::kFloat64}) {
+    for (const int64_t width : {1, 3, 4, 7, 8, 15, 16, 17, 31, 33, 64, 65, 128, 129}) {
+      const std::vector<PlainTensor> parts = {random_tensor(random, {3, 5, width}, t),
+                                              random_tensor(random, {3, 5, 2 * width + 1}, t)};
+      const PlainTensor expected = expected_of(Op::kCat, parts, axis);
+      for (const Layout layout : kLayouts) {
+        const std::vector<Array> arrays = {to_array(parts[0], layout), to_array(parts[1], layout)};
+        EXPECT_TRUE(same(to_plain(execute(Op::kCat, arrays, axis)[0]), expected)) << name(t) << width << name(layout);
+        EXPECT_TRUE(same(run_kernel(Op::kCat, arrays, axis, expected, Layout::kTransposed), expected));
+      }
+    }
+  }
+}
+
 TEST(Movement, ViewsShareMemory) {
   const Array x = Array::empty({4, 6}, DType::kFloat32);
   const std::pair<Op, Words> views[] = {{Op::kReshape, {2, 24, 1}},  {Op::kPermute, {2, 1, 0}},
