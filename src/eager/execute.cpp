@@ -9,6 +9,7 @@
 #include "smolder/core/fork.h"
 #include "smolder/core/hash.h"
 #include "smolder/core/memory_history.h"
+#include "smolder/eager/pieces.h"
 #include "smolder/eager/view.h"
 #include "smolder/ir/attrs.h"
 #include "smolder/ir/builder.h"
@@ -115,6 +116,7 @@ struct Program::Step {
   ValueId first_output = 0;
   std::vector<Meta> outputs;
   std::vector<ValueId> dead;            ///< values that nothing after this reads
+  bool in_pieces = false;               ///< where the program has pieces: one of them
   Array constant;                       ///< kConstant
   std::shared_ptr<const Program> body;  ///< kOp: the decomposition
 };
@@ -130,12 +132,13 @@ class Program::Compiler {
     p->num_values_ = g_.values.size();
     for (const ir::Node& n : g_.nodes) p->steps_.push_back(step(n));
     mark_dead(*p);
+    if (normalized_) find_pieces(*p);
     return p;
   }
 
  private:
   Step step(const ir::Node& n) {
-    Step s{kind(n), n.op, !normalized_, n.origin.source, n.inputs, {}, n.first_output, {}, {}, {}, {}};
+    Step s{kind(n), n.op, !normalized_, n.origin.source, n.inputs, {}, n.first_output, {}, {}, false, {}, {}};
     for (const ir::Dim& d : n.attrs) s.attrs.push_back(sizes_(d));
     for (int i = 0; i < n.num_outputs; ++i) s.outputs.push_back(sizes_.meta(g_.values[n.first_output + i]));
     if (s.kind == Step::kConstant) s.constant = constant(s);
@@ -196,6 +199,38 @@ class Program::Compiler {
     }
   }
 
+  /// Several elementwise primitives over one shape, which is that of the results.
+  void find_pieces(Program& p) const {
+    if (p.outputs_.empty()) return;
+    const Meta result = sizes_.meta(g_.values[p.outputs_[0]]);
+    std::vector<bool> full, kernels(p.num_values_);
+    for (const ir::ValueInfo& v : g_.values) full.push_back(!v.weak && sizes_.dims(v.shape) == result.shape);
+    std::vector<Pieces::Step> pieces;
+    for (Step& s : p.steps_) {
+      const bool is_full = !s.outputs.empty() && full[s.first_output];
+      if (!is_full || s.kind == Step::kLeaf) {
+        if (std::ranges::any_of(s.inputs, [&](ValueId v) { return v != kNone && full[v]; })) return;
+        continue;
+      }
+      if (!is_piece(s, full)) return;
+      s.in_pieces = true;
+      kernels[s.first_output] = s.kind == Step::kKernel;
+      pieces.push_back({s.op, s.inputs, s.attrs, s.first_output, s.outputs[0].dtype});
+    }
+    if (std::ranges::count(kernels, true) < 2) return;
+    if (!std::ranges::all_of(p.outputs_, [&](ValueId v) { return kernels[v]; })) return;
+    p.pieces_ = std::make_unique<Pieces>(result.shape, std::move(pieces), p.outputs_, std::move(full));
+  }
+
+  bool is_piece(const Step& s, const std::vector<bool>& full) const {
+    if (s.kind == Step::kView && s.op == Op::kExpand) {
+      const ir::ValueInfo& one = g_.values[s.inputs[0]];
+      return !full[s.inputs[0]] && (one.weak || numel(sizes_.dims(one.shape)) == 1);
+    }
+    return s.kind == Step::kKernel && (ir::is_elementwise_primitive(s.op) || s.op == Op::kCast) &&
+           std::ranges::all_of(s.inputs, [&](ValueId v) { return v != kNone && (full[v] || g_.values[v].weak); });
+  }
+
   const ir::Graph& g_;
   Sizes sizes_;
   bool normalized_;
@@ -208,8 +243,15 @@ class Program::Runner {
       : p_(p), leaves_(leaves), parameters_(parameters), key_(key), bad_indices_(bad_indices), values_(p.num_values_) {}
 
   std::vector<Array> run() {
+    if (p_.pieces_) {
+      for (const Step& s : p_.steps_) {
+        if (!s.in_pieces) step(s);
+      }
+    }
+    const bool by_pieces = p_.pieces_ && p_.pieces_->run(values_, key_);
     for (const Step& s : p_.steps_) {
-      step(s);
+      if (by_pieces) break;
+      if (!p_.pieces_ || s.in_pieces) step(s);
       for (ValueId v : s.dead) values_[v].buffer.reset();
     }
     std::vector<Array> outputs;

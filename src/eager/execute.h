@@ -12,6 +12,8 @@
 
 namespace smolder::eager {
 
+class Pieces;
+
 /// An op that met an index out of range. It was clamped where read, and the write dropped where written.
 struct BadIndex {
   uint32_t source = 0;  ///< source token of the node; 0 for a single op
@@ -67,6 +69,7 @@ class Program {
   std::vector<Step> steps_;
   std::vector<ir::ValueId> outputs_;
   size_t num_values_ = 0;
+  std::unique_ptr<const Pieces> pieces_;  ///< null where the ops are not of that kind
 };
 
 /// Program::compile and run in one.
