@@ -39,6 +39,27 @@ def test_products_of_vectors(dtype):
         assert got.item() == pytest.approx(want, rel=rounding)
 
 
+@pytest.mark.parametrize("dtype", [smolder.float32, smolder.bfloat16, smolder.int64])
+def test_products_of_rows_and_columns(dtype):
+    """What einsum("ij,ij->i") and scores of one query are made of: a sum each."""
+    a, b = (smolder.rand(3, 1, 500) * 3).to(dtype), (smolder.rand(4, 3, 500, 1) * 3).to(dtype)
+    want = (a.double().numpy() @ b.double().numpy())[..., 0, 0]
+    got = smolder.matmul(a, b)
+    smolder.mark_step()
+    assert got.dtype == dtype and got.shape == (4, 3, 1, 1)
+    np.testing.assert_allclose(
+        got.double().numpy()[..., 0, 0], want, rtol=2.0**-7 if dtype == smolder.bfloat16 else 1e-5
+    )
+    with smolder.eager():
+        np.testing.assert_array_equal(smolder.matmul(a, b).double().numpy(), got.double().numpy())
+    vectors = a[:, 0]
+    np.testing.assert_array_equal(
+        smolder.einsum("ij,ij->i", vectors, vectors).double().numpy(),
+        [smolder.dot(v, v).double().item() for v in vectors],
+    )
+    assert smolder.matmul(a[:, :, :0], b[:, :, :0]).abs().sum().item() == 0
+
+
 def test_a_product_of_vectors_is_computed_with_its_neighbours():
     """As it was a product of matrices, conjugate gradients had a step more for each."""
     a, b = smolder.rand(1000), smolder.rand(1000)
