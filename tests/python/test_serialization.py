@@ -689,3 +689,32 @@ def test_layers_without_a_size_are_saved(tmp_path):
     smolder.save(layer, tmp_path / "layer.pt")
     loaded = smolder.load(tmp_path / "layer.pt", weights_only=False)
     assert smolder.nn.parameter.is_lazy(loaded.weight) and loaded(smolder.ones(2, 4)).shape == (2, 3)
+
+
+class Recurrent(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embedding, self.rnn, self.out = nn.Embedding(10, 4), nn.LSTM(4, 4, 2), nn.Linear(4, 10)
+        self.register_buffer("scale", smolder.ones(1))
+
+    def forward(self, x):
+        return self.out(self.rnn(self.embedding(x))[0]) * self.scale
+
+
+def test_a_whole_module_names_its_classes_alone(tmp_path):
+    """Programs that allow the classes of their modules, and nothing else, load such files with torch."""
+    m, x = Recurrent(), smolder.arange(6).reshape(2, 3)
+    smolder.save(m, tmp_path / "m.pt")
+    with smolder.serialization.safe_globals([Recurrent, nn.Embedding, nn.LSTM, nn.Linear]):
+        back = smolder.load(tmp_path / "m.pt")
+    np.testing.assert_array_equal(back(x).detach().numpy(), m(x).detach().numpy())
+    back.extra = nn.Parameter(smolder.ones(1))  # its dictionaries are a module's own again
+    assert [n for n, _ in back.named_parameters()][0] == "extra"
+
+
+def test_pairs_of_a_dtype_and_a_path_are_safe_globals():
+    before = smolder.serialization.get_safe_globals()
+    with smolder.serialization.safe_globals([(smolder.uint1, "torch.uint1"), (smolder.float32, "torch.float32")]):
+        assert len(smolder.serialization.get_safe_globals()) == len(before) + 2
+    with pytest.raises(TypeError, match="takes classes and functions"):
+        smolder.serialization.add_safe_globals([smolder.float32])

@@ -30,6 +30,7 @@ from smolder._strided import view_of
 from smolder._tensor import Size, Tensor
 from smolder._typing import PathLike
 from smolder._unpickler import Unpickler, UnpicklingError
+from smolder.nn.members import Members
 from smolder.nn.parameter import Parameter, is_lazy
 
 __all__ = [
@@ -133,7 +134,8 @@ class _Pickler(pickle._Pickler):  # the one in C imports what it names
         self.write(pickle.GLOBAL + f"{obj.module}\n{obj.name}\n".encode())
         self.memoize(obj)
 
-    dispatch: ClassVar = {**pickle._Pickler.dispatch, _Global: save_global}
+    # A module's dictionaries of members are plain ones in files, as torch's are.
+    dispatch: ClassVar = {**pickle._Pickler.dispatch, _Global: save_global, Members: pickle._Pickler.save_dict}
 
     def reducer_override(self, obj: object) -> Any:
         if isinstance(obj, Tensor):
@@ -282,11 +284,12 @@ _safe = []
 def add_safe_globals(safe_globals: list[Any]) -> None:
     """Marks classes and functions as safe: load makes objects of those, and calls these.
 
-    A pair of one and a path, as "package.module.Name", stands for what a file calls so.
+    A pair of one, or of a dtype, and a path, as "package.module.Name", stands for what a file calls so.
     """
     for cls in safe_globals:
         of, path = cls if isinstance(cls, tuple) and len(cls) == 2 else (cls, "")
-        if not callable(of) or not hasattr(of, "__qualname__") or not isinstance(path, str):
+        is_dtype = isinstance(of, _core.dtype | _unheld.UnheldDtype) and bool(path)
+        if not (is_dtype or (callable(of) and hasattr(of, "__qualname__"))) or not isinstance(path, str):
             raise TypeError(f"add_safe_globals() takes classes and functions, got {cls!r}")
         if cls not in _safe:
             _safe.append(cls)
