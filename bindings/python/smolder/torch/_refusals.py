@@ -23,9 +23,8 @@ _WHY = {
     "smolder.profiler measures in its own way": "profiler autograd.profiler autograd.profiler_util monitor",
     "there is no such device": "xpu mtia mps accelerator cuda hip",
     "attention is one op, and the compiler chooses how it runs": "nn.attention",
-    "loaders read data sets; there are no pipes of data": (
-        "utils.data.datapipes utils.data.graph utils.data.graph_settings utils.data.functional_datapipe utils.data.IterDataPipe utils.data.MapDataPipe "
-        "utils.data.DFIterDataPipe utils.data.DataChunk"
+    "of pipes of data there are the plain ones": (
+        "utils.data.datapipes utils.data.graph utils.data.graph_settings utils.data.DFIterDataPipe utils.data.DataChunk"
     ),
     "loaders make batches in their own way": "utils.data._utils",
     "Smolder takes no extensions in C++ of torch's": "utils.cpp_extension utils.cpp_backtrace",

@@ -7,6 +7,7 @@ from typing import Any
 from smolder._names import listing as _listing
 from smolder.utils.data.collate import default_collate, default_convert
 from smolder.utils.data.dataloader import DataLoader
+from smolder.utils.data.datapipes import IterDataPipe, MapDataPipe, functional_datapipe
 from smolder.utils.data.dataset import (
     ChainDataset,
     ConcatDataset,
@@ -28,9 +29,10 @@ from smolder.utils.data.sampler import (
 from smolder.utils.data.worker import get_worker_info
 
 __all__ = [
-    "BatchSampler", "ChainDataset", "ConcatDataset", "DataLoader", "Dataset", "DistributedSampler", "IterableDataset",
-    "RandomSampler", "Sampler", "SequentialSampler", "StackDataset", "Subset", "SubsetRandomSampler", "TensorDataset",
-    "WeightedRandomSampler", "default_collate", "default_convert", "get_worker_info", "random_split",
+    "BatchSampler", "ChainDataset", "ConcatDataset", "DataLoader", "Dataset", "DistributedSampler", "IterDataPipe",
+    "IterableDataset", "MapDataPipe", "RandomSampler", "Sampler", "SequentialSampler", "StackDataset", "Subset", "SubsetRandomSampler", "TensorDataset",
+    "WeightedRandomSampler", "default_collate", "default_convert", "functional_datapipe", "get_worker_info",
+    "random_split",
 ]  # fmt: skip
 __dir__ = _listing(__name__)
 
