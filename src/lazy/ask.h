@@ -1,4 +1,5 @@
-// Modes of a thread that see ops as they are recorded: what a mode answers becomes the results.
+// Modes of a thread, and classes of tensors (wrapper.h), that see ops as they are recorded: what they answer becomes
+// the results.
 #pragma once
 
 #include <span>
@@ -10,7 +11,7 @@
 
 namespace smolder::lazy {
 
-/// Whether `record` asks the hook in the calling thread.
+/// Whether `record` asks the hook about every op in the calling thread.
 extern SMOLDER_THREAD_LOCAL bool t_asking;
 
 /// Called by `record` instead of recording, with gradients off: sets the outputs. History is recorded of the op all the

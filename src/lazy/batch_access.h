@@ -47,9 +47,13 @@ void note_batched_draw(std::pair<Scalar, Scalar> seed_and_offset);
 
 /// Throws what torch says of reading the value of an element.
 [[noreturn]] void refuse_element(std::string_view reason);
+/// Throws what torch says of reading a tensor without storage.
+[[noreturn]] void refuse_wrapper(std::string_view reason);
 inline void check_readable(const Value& value, std::string_view reason) {
   if (value.batched) [[unlikely]]
     refuse_element(reason);
+  if (value.wrapper) [[unlikely]]
+    refuse_wrapper(reason);
 }
 
 }  // namespace smolder::lazy

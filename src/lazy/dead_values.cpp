@@ -83,6 +83,10 @@ void bury(Value* v) noexcept {
     delete_elements(v);
     return;
   }
+  if (v->wrapper) [[unlikely]] {
+    delete_wrapper(v);
+    return;
+  }
   DeadRing** const place = t_rings.place(v->device);
   if (!place || !*place || !(*place)->push(v)) [[unlikely]]
     bury_slowly(v);

@@ -120,6 +120,7 @@ struct Call {
   bool requires_grad = false;
   bool mixed = false;    ///< they are on several devices
   bool batched = false;  ///< some are elements of a batch
+  bool wrapper = false;  ///< some are of classes that answer for them
   bool complex = false;  ///< some are complex
   bool windows = false;  ///< some may lie otherwise than in row-major order
   Device device = {};
@@ -133,6 +134,7 @@ struct Call {
       const Value* const v = impl->value.get();
       external |= v->external;
       batched |= v->batched;
+      wrapper |= v->wrapper;
       complex |= is_complex(v->meta->dtype);
       windows |= impl->may_be_window();
       requires_grad |= impl->requires_grad;
@@ -325,6 +327,7 @@ void set_ask_hook(AskHook hook) { g_ask_hook = hook; }
 namespace {
 
 void record_mixed(const Call& c);
+void record_asked(const Call& c);
 bool record_in_default_dtype(const Call& c);
 
 /// In vmap: the rule of the op, and the history of the level.
@@ -354,6 +357,8 @@ inline void record_call(Call c) {
   if (default_dtype() != DType::kFloat32 && record_in_default_dtype(c)) [[unlikely]]
     return;
   c.look_at_operands();
+  if (c.wrapper) [[unlikely]]
+    return record_asked(c);
   record_seen(c);
   if (c.windows && !ir::info(c.op).flags.view) [[unlikely]]
     lay_out(c.op, c.operands, {c.outputs, ir::info(c.op).num_outputs});
@@ -389,16 +394,17 @@ void record_mixed(const Call& c) {
 
 /// In a branch: tensors from outside are seen through their stand-ins.
 void record_inside(BranchObserver& branch, const Call& c) {
-  const auto is_batched = [](const Operand& o) { return o.kind() == Operand::kTensor && o.impl()->value->batched; };
-  if (std::ranges::any_of(c.operands, is_batched)) return record_call(c);
+  const auto has_none = [](const Operand& o) {  // memory
+    return o.kind() == Operand::kTensor && (o.impl()->value->batched || o.impl()->value->wrapper);
+  };
+  if (std::ranges::any_of(c.operands, has_none)) return record_call(c);
   const std::vector<Operand> inside = branch.inside(c.operands);
   record_call({c.op, inside, c.attrs, c.outputs});
 }
 
-/// While a mode sees ops: the outputs are what it answers, in handles of their own, as it may keep those or have them
-/// from another call.
-void record_asked(Call c) {
-  c.look_at_operands();
+/// Where a mode or a class sees ops: the outputs are what it answers, in handles of their own, as it may keep those or
+/// have them from another call.
+void record_asked(const Call& c) {
   {
     const GradMode off(false);
     g_ask_hook(c.op, c.operands, c.attrs, c.outputs);
@@ -419,8 +425,11 @@ void record_asked(Call c) {
 }  // namespace
 
 void record(ir::Op op, std::span<const Operand> operands, std::span<const int64_t> attrs, Tensor* outputs) {
-  if (t_asking) [[unlikely]]
-    return record_asked({op, operands, attrs, outputs});
+  if (t_asking) [[unlikely]] {
+    Call c{op, operands, attrs, outputs};
+    c.look_at_operands();
+    return record_asked(c);
+  }
   if (BranchObserver* const branch = BranchObserver::current()) [[unlikely]]
     return record_inside(*branch, {op, operands, attrs, outputs});
   record_call({op, operands, attrs, outputs});

@@ -31,6 +31,7 @@ struct Value {
   bool pending = false;
   bool external = false;       ///< stands for memory that somebody else sees too: see storage.h
   bool batched = false;        ///< a BatchedValue, which has no memory of its own: see batch.h
+  bool wrapper = false;        ///< a WrapperValue, which has no memory at all: see wrapper.h
   bool pooled = true;          ///< once dead it waits to be used again
   Device device;               ///< where its memory is
   uint32_t tape_refs = 0;      ///< how many of `refs` are the tape's own
@@ -41,6 +42,9 @@ struct Value {
 
 /// Hands a dead value to the tape; lock-free, callable from any thread and under any lock.
 void bury(Value* v) noexcept;
+
+/// Lets go of a WrapperValue that is dead.
+void delete_wrapper(Value* value) noexcept;
 
 /// Owning pointer to a Value.
 class ValueRef {

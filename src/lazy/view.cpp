@@ -122,6 +122,10 @@ void write_storage(TensorImpl* owner, const Tensor& source) {
     if (g_write.after) g_write.after(owner);
     return;
   }
+  SMOLDER_CHECK(
+      owner->value->wrapper == source.impl()->value->wrapper, NotImplementedError,
+      "a write in place between a tensor and one of a class with a __torch_dispatch__ is not supported, where "
+      "that class does not answer for it");
   if (owner->steps) [[unlikely]] {  // it has no base, so they are a pick
     const auto& pick = static_cast<const Pick&>(*owner->steps);
     const bool pairs = is_complex(pick.from.dtype()) && !is_complex(source.dtype());
@@ -370,6 +374,9 @@ void set_data(const Tensor& self, const Tensor& t) {
   break_capture("assignment to .data", 0);
   refresh(t.impl());
   const ValueRef value = t.impl()->value;
+  SMOLDER_CHECK(
+      impl->value->wrapper == value->wrapper, RuntimeError,
+      "Attempted to call `variable.set_data(tensor)`, but `variable` and `tensor` have incompatible tensor type.");
   {
     Tape& tape = Tape::on(value->device);
     std::lock_guard hold(tape.mutex());

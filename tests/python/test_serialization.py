@@ -709,7 +709,7 @@ def test_a_whole_module_names_its_classes_alone(tmp_path):
         back = smolder.load(tmp_path / "m.pt")
     np.testing.assert_array_equal(back(x).detach().numpy(), m(x).detach().numpy())
     back.extra = nn.Parameter(smolder.ones(1))  # its dictionaries are a module's own again
-    assert [n for n, _ in back.named_parameters()][0] == "extra"
+    assert next(n for n, _ in back.named_parameters()) == "extra"
 
 
 def test_pairs_of_a_dtype_and_a_path_are_safe_globals():

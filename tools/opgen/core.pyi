@@ -138,8 +138,26 @@ class Tensor:
     @staticmethod
     def _make_subclass(cls: type[Any], data: Tensor, require_grad: _bool = False, **options: Any) -> Any:
         """A leaf of a class derived from Tensor, which shares the storage of data."""
+    @staticmethod
+    def _make_wrapper_subclass(
+        cls: type[Any],
+        size: Sequence[_int],
+        *,
+        strides: Sequence[_int] | None = None,
+        memory_format: Any = None,
+        dtype: Any = None,
+        layout: Any = None,
+        device: Any = None,
+        requires_grad: _bool = False,
+        **others: Any,
+    ) -> Any:
+        """A tensor of a class with a __torch_dispatch__, of a shape, a dtype and a device, and without elements."""
     @classmethod
     def __torch_function__(
+        cls, func: Callable[..., Any], types: Sequence[type], args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any: ...
+    @classmethod
+    def __torch_dispatch__(
         cls, func: Callable[..., Any], types: Sequence[type], args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any: ...
 

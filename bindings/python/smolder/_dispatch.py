@@ -1,4 +1,4 @@
-"""Modes that see the ops that are recorded, by autograd too: what a mode answers becomes the results."""
+"""Modes and classes of tensors that see ops below autograd: what a mode or a class answers becomes the results."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Self
 
-from smolder import _core, _ops
+from smolder import _core, _ops, _wrappers
 
 
 class _State(threading.local):
@@ -132,6 +132,8 @@ _NAMES = {
     "flash_attention_masked": "_scaled_dot_product_efficient_attention",
     "layer_norm": "native_layer_norm",
     "layer_norm_backward": "native_layer_norm_backward",
+    "max_dim": "max",
+    "min_dim": "min",
     "reshape": "view",
 }
 
@@ -147,22 +149,31 @@ def _known(name):
 
 
 def ask(core: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """The answer of the innermost mode to an op that was called."""
+    """The answer to an op that was called: of the innermost mode, or, without any, of the classes of its tensors."""
     if core.is_user_op:
         op, run = _ops.known.get(core.name) or _ops.OpOverload(core), None
     elif core.name == "matmul" and (name := _product(*args)):
         op, run = _ops.aten(name), _known("matmul")[1]
     elif core.name in _PARTS:
-        return _PARTS[core.name](*args)
+        with _wrappers.below_functions():
+            return _PARTS[core.name](*args)
     else:
         op, run = _known(core.name)
     if core.name == "conv_forward":
         args = _convolved(*args)
-    with _popped() as mode:
-        if run is None:
-            return mode.__torch_dispatch__(op, (), args, kwargs)
+    with contextlib.ExitStack() as stack:
+        answer = stack.enter_context(_asked_mode()) if _state.modes else _wrappers.ask_as_torch
+        called, args = _wrappers.called_as(op, args)
+        if run is None or called is not op:
+            return answer(called, args, kwargs)
         _ops.asked.calls.append((op, run))
         try:
-            return mode.__torch_dispatch__(op, (), args, kwargs)
+            return answer(op, args, kwargs)
         finally:
             _ops.asked.calls.pop()
+
+
+@contextlib.contextmanager
+def _asked_mode():
+    with _popped() as mode:
+        yield lambda op, args, kwargs: mode.__torch_dispatch__(op, _wrappers.classes(args, kwargs), args, kwargs)

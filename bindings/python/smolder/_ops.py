@@ -200,12 +200,22 @@ class _AtenOp:
         return f"{self.namespace}.{self.__name__}.default"
 
 
+def _to_copy(input: Any, *, layout: Any = None, pin_memory: Any = None, **options: Any) -> Any:
+    if layout is not None and layout != input.layout:
+        raise NotImplementedError(f"ops.aten._to_copy: layout={layout} is not supported: use to_sparse() or to_dense()")
+    out = input.to(copy=True, **options)
+    return out.pin_memory() if pin_memory else out
+
+
+_COPIES = {"_to_copy": _to_copy}  # ops that are no functions
+
+
 @functools.cache
 def aten(name: str) -> _AtenOp:
     """torch's op of that name."""
     import smolder
 
-    function = getattr(smolder, name, None) or getattr(smolder.Tensor, name, None)
+    function = _COPIES.get(name) or getattr(smolder, name, None) or getattr(smolder.Tensor, name, None)
     function = function or getattr(smolder.nn.functional, name, None)
     if not callable(function):
         from smolder.torch import is_op

@@ -679,7 +679,7 @@ def _rebuild(kind, array, dtype, order, extents, requires_grad, device="cpu"):
 @_method
 def __copy__(self):
     """A leaf that shares self's storage."""
-    plain = type(self) is Tensor
+    plain = type(self) is Tensor or _core._is_wrapper(self)
     out = self.detach() if plain else Tensor._make_subclass(type(self), self, self.requires_grad)
     if plain:
         out.requires_grad_(self.requires_grad)
@@ -696,8 +696,9 @@ def __deepcopy__(self, memo):
         )
     if id(self) in memo:
         return memo[id(self)]
-    copied = _copy_in(memo, self.detach())
-    made = copied if type(self) is Tensor else Tensor._make_subclass(type(self), copied)
+    is_wrapper = _core._is_wrapper(self)
+    copied = self.detach().clone() if is_wrapper else _copy_in(memo, self.detach())
+    made = copied if is_wrapper or type(self) is Tensor else Tensor._make_subclass(type(self), copied)
     out = made.requires_grad_(self.requires_grad)
     memo[id(self)] = out
     if self.grad is not None and getattr(self, "_copies_gradient", True):  # a parameter's is not copied, as in torch

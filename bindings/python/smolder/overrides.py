@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Self
 
-from smolder import _core, _subclass
+from smolder import _core, _subclass, _wrappers
 from smolder._names import listing as _listing
 from smolder._typing import F
 
@@ -95,9 +95,7 @@ def _converted(out, cls):
     return out
 
 
-def _disabled_torch_dispatch_impl(cls, func, types, args=(), kwargs=None):
-    """The same for __torch_dispatch__, which is asked for nothing here."""
-    return func(*args, **(kwargs or {}))
+_disabled_torch_dispatch_impl = _wrappers._disabled
 
 
 def get_default_nowrap_functions() -> set[Any]:

@@ -104,6 +104,7 @@ _REBUILD_SPARSE = _Global("torch._utils", "_rebuild_sparse_tensor")
 _LAYOUT = _Global("torch.serialization", "_get_layout")
 _REBUILD_PARAMETER = _Global("torch._utils", "_rebuild_parameter")
 _REBUILD_WITH_STATE = _Global("torch._tensor", "_rebuild_from_type_v2")
+_REBUILD_WRAPPER = _Global("torch._utils", "_rebuild_wrapper_subclass")
 _CLASSES = {Tensor: _Global("torch", "Tensor"), Parameter: _Global("torch.nn.parameter", "Parameter")}
 _REBUILD_UNTYPED = _Global("torch._utils", "_rebuild_tensor_v3")
 _DTYPES = {d: _Global("torch", repr(d).removeprefix("smolder.")) for d in _STORAGES}
@@ -159,7 +160,12 @@ class _Pickler(pickle._Pickler):  # the one in C imports what it names
         if tensor.layout is not _layouts.strided:
             return _REBUILD_SPARSE, tensor.__reduce_ex__(2)[1][:2]
         state = {k: v for k, v in vars(tensor).items() if k != "grad"}
-        if type(tensor) is Parameter:
+        if _core._is_wrapper(tensor):  # its elements are in tensors among its attributes
+            parts = _REBUILD_WRAPPER, (
+                type(tensor), tensor.dtype, tuple(tensor.shape), tensor.stride(), tensor.storage_offset(),
+                tensor.layout, tensor.device, tensor.requires_grad,
+            )  # fmt: skip
+        elif type(tensor) is Parameter:
             parts = _REBUILD_PARAMETER, (tensor.detach(), tensor.requires_grad, OrderedDict())
         else:
             identity, holder = tensor._storage()
@@ -462,6 +468,11 @@ def _rebuild_from_type(function, kind, arguments, state):
     return _with_state(out, state)
 
 
+def _rebuild_wrapper(kind, dtype, size, stride, storage_offset, layout, where, requires_grad):
+    options = {"layout": layout, "device": where, "requires_grad": requires_grad, "storage_offset": storage_offset}
+    return Tensor._make_wrapper_subclass(kind, size, strides=stride, dtype=dtype, **options)
+
+
 def _with_state(tensor, state):
     if isinstance(state, tuple) and len(state) == 2:  # attributes, and those of slots
         state = state[0]
@@ -505,6 +516,7 @@ def _names():
     out |= {"torch._utils._rebuild_tensor_v2": _rebuild_tensor, "torch._utils._rebuild_parameter": _rebuild_parameter}
     out |= {"torch._utils._rebuild_parameter_with_state": _rebuild_parameter}
     out |= {"torch._tensor._rebuild_from_type_v2": _rebuild_from_type}
+    out |= {"torch._utils._rebuild_wrapper_subclass": _rebuild_wrapper}
     out |= {"torch._utils._rebuild_sparse_tensor": _rebuild_sparse, "torch.serialization._get_layout": _layout}
     return out
 

@@ -9,6 +9,7 @@
 
 #include "src/slots.h"
 #include "src/tensor.h"
+#include "src/wrappers.h"
 
 namespace smolder::python {
 namespace {
@@ -101,6 +102,29 @@ PyObject* explain(PyObject* function, PyObject* const* args, Py_ssize_t count, P
   return nullptr;
 }
 
+/// Whether an argument is of a class with a __torch_dispatch__, or a list of such.
+bool has_wrapper(PyObject* o) {
+  PyTypeObject* const type = Py_TYPE(o);
+  if (type != &PyList_Type && type != &PyTuple_Type) return is_wrapper_type(type);
+  PyObject** const items = PySequence_Fast_ITEMS(o);
+  return std::any_of(items, items + PySequence_Fast_GET_SIZE(o), has_wrapper);
+}
+
+/// A call with tensors of such classes: of what is recorded as no op Python asks the class.
+template <size_t Entry>
+PyObject* call_with_wrappers(PyObject* function, PyObject* const* args, size_t count, PyObject* names) {
+  const Py_ssize_t given = PyVectorcall_NARGS(count);
+  const nb::object answered = told_of("smolder._wrappers", "answer", function, args, given, names);
+  if (!answered.is_valid()) return nullptr;
+  if (answered.ptr() != Py_NotImplemented) return Py_NewRef(answered.ptr());
+  PyObject* const result = g_entries[Entry](function, args, count, names);
+  if (!result) return explain(function, args, given, names);
+  for (Py_ssize_t i = 0; i < given; ++i) {
+    if (is_wrapper_type(Py_TYPE(args[i]))) update_attributes(args[i]);
+  }
+  return as_its_class(result);
+}
+
 template <size_t Entry>
 PyObject* call(PyObject* function, PyObject* const* args, size_t count, PyObject* names) {
   // nanobind marks calls of constructors with the bit below CPython's.
@@ -111,6 +135,7 @@ PyObject* call(PyObject* function, PyObject* const* args, size_t count, PyObject
       PyObject* const answered = answer(function, args, given, names);
       if (answered != Py_NotImplemented) return answered;
       Py_DECREF(answered);
+      if (std::any_of(args, args + given, has_wrapper)) return call_with_wrappers<Entry>(function, args, count, names);
     }
   }
   PyObject* const result = g_entries[Entry](function, args, count, names);

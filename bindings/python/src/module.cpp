@@ -16,6 +16,7 @@
 #include "src/tensor.h"
 #include "src/user_ops.h"
 #include "src/without_gil.h"
+#include "src/wrappers.h"
 
 namespace smolder::python {
 namespace {
@@ -240,6 +241,7 @@ NB_MODULE(_core, m) {
   bind_linalg(m);
   bind_vmap(m);
   bind_sparse(m);
+  bind_wrappers(m);
   bind_precision(m);
   bind_module_call(m);
   bind_watch(m);

@@ -8,11 +8,13 @@
 #include "smolder/lazy/op_support.h"
 #include "smolder/lazy/ops.h"
 #include "smolder/lazy/step_undo.h"
+#include "smolder/lazy/wrapper.h"
 #include "src/distributed.h"
 #include "src/indexing.h"
 #include "src/sparse.h"
 #include "src/tensor.h"
 #include "src/user_ops.h"
+#include "src/wrappers.h"
 
 namespace smolder::python {
 namespace {
@@ -111,6 +113,8 @@ PyObject* in_place(PyObject* self, PyObject* b) {
       divisor = lazy::divisor_of(operands[0], operands[1]);
       if (divisor.defined()) operands[1] = lazy::Operand(divisor);
     }
+    if (lazy::wrapper(tensor_in(self).impl())) [[unlikely]]
+      return PyObject_CallMethod(self, (std::string(ir::name(op)) + "_").c_str(), "O", b);
     lazy::record_inplace(op, operands, {}, tensor_in(self));
     return Py_NewRef(self);
   } catch (...) {
@@ -215,6 +219,8 @@ int get_buffer(PyObject* self, Py_buffer* view, int flags) {
 }  // namespace
 
 PyObject* wrap(Tensor&& t) {
+  if (lazy::wrapper(t.impl())) [[unlikely]]
+    return wrapper_object(t).release().ptr();
   nb::object out = nb::inst_alloc(nb::handle(reinterpret_cast<PyObject*>(g_tensor_type)));
   new (nb::inst_ptr<Tensor>(out)) Tensor(std::move(t));
   nb::inst_mark_ready(out);

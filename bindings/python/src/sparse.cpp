@@ -6,9 +6,11 @@
 #include "smolder/lazy/record.h"
 #include "smolder/lazy/storage.h"
 #include "smolder/lazy/view.h"
+#include "smolder/lazy/wrapper.h"
 #include "src/call_errors.h"
 #include "src/slots.h"
 #include "src/tensor.h"
+#include "src/wrappers.h"
 
 namespace smolder::python {
 namespace {
@@ -57,6 +59,8 @@ bool is_sparse(PyObject* tensor) { return Py_TYPE(tensor) != tensor_type() && is
 nb::object object_for(const Tensor& t) {
   if (t.impl()->autograd && autograd::sparse_parts(t)) [[unlikely]]
     return object_on(t);
+  if (lazy::wrapper(t.impl())) [[unlikely]]
+    return wrapper_object(t);
   return nb::cast(t);
 }
 

@@ -427,12 +427,13 @@ void ask_modes(ir::Op op, std::span<const lazy::Operand> operands, std::span<con
         arrange(self.schema, operands.size(), attrs, [&](const SchemaArgument&, size_t i) -> nb::object {
           const lazy::Operand& o = operands[i];
           if (o.kind() == lazy::Operand::kNumber) return object_of_number(o.number());
-          return o.kind() == lazy::Operand::kTensor ? nb::cast(Tensor(o.impl())) : nb::none();
+          return o.kind() == lazy::Operand::kTensor ? object_for(Tensor(o.impl())) : nb::none();
         });
     const nb::object answer = nb::module_::import_("smolder._dispatch")
                                   .attr("ask")(nb::cast(self), nb::tuple(arguments.positional), arguments.keywords);
     size_t at = 0;
-    for (Tensor& t : results_of(self.name, "mode", answer, self.schema.num_returns)) outputs[at++] = std::move(t);
+    for (Tensor& t : results_of(self.name, lazy::t_asking ? "mode" : "class", answer, self.schema.num_returns))
+      outputs[at++] = std::move(t);
     for (const SchemaArgument& a : self.schema.arguments) {  // what it was to write to was written by the answer
       if (a.mutated) outputs[at++] = Tensor(operands[a.position].impl());
     }

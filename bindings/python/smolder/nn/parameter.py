@@ -33,6 +33,21 @@ class Parameter(_core.Tensor):
     _copies_gradient = False
     __torch_function__: ClassVar[Any] = classmethod(_disabled)
 
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        """Of a tensor of a class with a __torch_dispatch__ it is one of that class, and isinstance() finds it a Parameter."""
+        data = args[0] if args else kwargs.get("data")
+        if cls is not Parameter or not isinstance(data, _core.Tensor) or not _core._is_wrapper(data):
+            return _core.Tensor.__new__(cls, *args, **kwargs)
+        out = data.detach().requires_grad_(args[1] if len(args) > 1 else kwargs.get("requires_grad", True))
+        if type(out) is not type(data):
+            raise RuntimeError(
+                f"Creating a Parameter from an instance of type {type(data).__name__} requires that detach() returns an "
+                f"instance of the same type, but return type {type(out).__name__} was found instead. To use the type as a "
+                f"Parameter, please correct the detach() semantics defined by its __torch_dispatch__() implementation."
+            )
+        out._is_param = True
+        return out
+
     def __init__(self, data: Tensor | None = None, requires_grad: bool = True) -> None:
         if self._is_made():  # by the __new__ of a class of the user's
             return
@@ -57,6 +72,8 @@ class Parameter(_core.Tensor):
         return "Parameter containing:\n" + super().__repr__()
 
 
+Parameter.__new__.__wrapped__ = Parameter.__init__  # whose signature is that of both
+_core._set_parameter_class(Parameter)
 _ParameterMeta = type(Parameter)  # torch's name, which libraries derive their own from
 
 

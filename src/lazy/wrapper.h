@@ -1,0 +1,24 @@
+// Tensors that have a shape, a dtype and a device and no elements: a class of Python says what ops on them are.
+#pragma once
+
+#include <memory>
+
+#include "smolder/lazy/tensor.h"
+
+namespace smolder::lazy {
+
+/// The value of such a tensor. Ops on it are not recorded: the hook of ask.h answers them.
+struct WrapperValue : Value {
+  std::shared_ptr<void> content;  ///< what Python keeps of it
+};
+
+/// A tensor of that kind, whose dimensions lie in memory as `strides` say. Throws NotImplementedError for strides that
+/// no order of the dimensions has.
+Tensor make_wrapper(const ir::Meta& meta, const Dims& strides, Device device, std::shared_ptr<void> content);
+
+/// The value of a tensor where it is one of those, else null.
+inline const WrapperValue* wrapper(const TensorImpl* impl) {
+  return impl->value->wrapper ? static_cast<const WrapperValue*>(impl->value.get()) : nullptr;
+}
+
+}  // namespace smolder::lazy

@@ -1,0 +1,256 @@
+"""Classes of tensors with a __torch_dispatch__: ops on them are what the class says."""
+
+import copy
+import gc
+import pickle
+import weakref
+
+import numpy as np
+import pytest
+
+import smolder
+from smolder import nn
+from smolder.nn import functional as F
+from smolder.utils._python_dispatch import TorchDispatchMode
+
+aten = smolder.ops.aten
+Tensor = smolder.Tensor
+
+
+def plain(x):
+    if isinstance(x, Scaled):
+        return x.dequantized()
+    return [plain(v) for v in x] if isinstance(x, list | tuple) else x
+
+
+class Scaled(Tensor):
+    """Integers and the scale of each row."""
+
+    __slots__ = ("integers", "scale")
+    __torch_function__ = smolder.overrides._disabled_torch_function_impl
+    seen = ()
+
+    @staticmethod
+    def __new__(cls, integers, scale):
+        return Tensor._make_wrapper_subclass(cls, integers.shape, dtype=scale.dtype, device=integers.device)
+
+    def __init__(self, integers, scale):
+        self.integers, self.scale = integers, scale
+
+    def dequantized(self):
+        return self.integers.to(self.scale.dtype) * self.scale
+
+    def __tensor_flatten__(self):
+        return ["integers", "scale"], None
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        Scaled.seen = (*Scaled.seen, str(func))
+        assert types == (Scaled,) and not smolder.is_grad_enabled()
+        if func in (aten.detach.default, aten.clone.default):
+            return cls(func(args[0].integers), func(args[0].scale))
+        if func is aten.t.default and args[0].scale.dim() == 2:
+            return cls(args[0].integers.t(), args[0].scale.t())
+        if func is aten.mul_.Tensor:
+            args[0].scale.mul_(args[1])
+            return args[0]
+        if func is aten.sin.default:
+            return NotImplemented
+        return func(*map(plain, args), **{k: plain(v) for k, v in kwargs.items()})
+
+
+rng = np.random.default_rng(0)
+
+
+def numbers(*shape):
+    return smolder.tensor(rng.standard_normal(shape).astype(np.float32))
+
+
+def scaled(rows=4, columns=8):
+    integers = rng.integers(-127, 128, (rows, columns)).astype(np.int8)
+    scale = rng.random((rows, 1)).astype(np.float32) * 0.01 + 0.001
+    w = Scaled(smolder.tensor(integers), smolder.tensor(scale))
+    Scaled.seen = ()
+    return w, integers.astype(np.float64) * scale
+
+
+def test_has_what_it_was_made_with():
+    w, _ = scaled()
+    assert type(w) is Scaled and w.shape == (4, 8) and w.dtype == smolder.float32 and w.stride() == (8, 1)
+    assert not w.requires_grad and w.device.type == "cpu" and w.numel() == 32 and len(w) == 4
+    assert "integers" in vars(w)  # slots are no place that objects of one value share
+    turned = Tensor._make_wrapper_subclass(Scaled, (4, 8), strides=(1, 4), dtype=smolder.float16, requires_grad=True)
+    assert turned.stride() == (1, 4) and not turned.is_contiguous() and turned.requires_grad
+    assert turned.dtype == smolder.float16
+
+
+def test_linear_and_its_gradient_are_those_of_what_it_stands_for():
+    w, expected = scaled()
+    x = numbers(3, 8).requires_grad_()
+    y = F.linear(x, w)
+    assert type(y) is Tensor and y.requires_grad
+    np.testing.assert_allclose(y.detach().numpy(), x.detach().numpy() @ expected.T, rtol=1e-5, atol=1e-6)
+    y.square().sum().backward()
+    np.testing.assert_allclose(x.grad.numpy(), 2 * y.detach().numpy() @ expected, rtol=1e-5, atol=1e-6)
+    assert Scaled.seen == ("aten.t.default", "aten.mm.default", "aten.mm.default")
+
+
+def test_results_of_the_class_are_objects_of_it():
+    w, expected = scaled()
+    t = w.t()
+    assert type(t) is Scaled and t.integers.shape == (8, 4)
+    np.testing.assert_allclose((t + 0.5).numpy(), expected.T + 0.5, rtol=1e-6, atol=1e-6)
+    assert type(w + w) is Tensor and type(2 * w) is Tensor
+    np.testing.assert_allclose(smolder.cat([w, w]).numpy(), np.concatenate([expected] * 2), rtol=1e-6)
+    np.testing.assert_allclose(w.to(smolder.float64).numpy(), expected, rtol=1e-6)
+    assert Scaled.seen[-1] == "aten._to_copy.default"
+    values, places = w.max(dim=1)
+    np.testing.assert_allclose(values.numpy(), expected.max(1), rtol=1e-6)
+    np.testing.assert_array_equal(places.numpy(), expected.argmax(1))
+
+
+def test_parameters_are_of_the_class():
+    w, expected = scaled()
+    layer = nn.Linear(8, 4, bias=False)
+    layer.weight = nn.Parameter(w, requires_grad=False)
+    p = layer.weight
+    assert type(p) is Scaled and isinstance(p, nn.Parameter) and p is not w
+    assert not isinstance(w, nn.Parameter) and not isinstance(p, nn.Buffer) and not p.requires_grad
+    assert [name for name, _ in layer.named_parameters()] == ["weight"]
+    assert type(layer.state_dict()["weight"]) is Scaled
+    x = numbers(2, 8)
+    np.testing.assert_allclose(layer(x).numpy(), x.numpy() @ expected.T, rtol=1e-5, atol=1e-6)
+    twin = copy.deepcopy(layer)
+    assert type(twin.weight) is Scaled and isinstance(twin.weight, nn.Parameter)
+    twin.weight.integers.zero_()
+    assert twin(x).abs().sum() == 0 and layer(x).abs().sum() > 0
+
+
+def test_files_have_what_they_are_made_of(tmp_path):
+    w, expected = scaled()
+    layer = nn.Linear(8, 4)
+    layer.weight = nn.Parameter(w, requires_grad=False)
+    smolder.save(layer.state_dict(), tmp_path / "state.pt")
+    with pytest.raises(pickle.UnpicklingError, match="Scaled was not an allowed global"):
+        smolder.load(tmp_path / "state.pt")
+    with smolder.serialization.safe_globals([Scaled]):
+        back = smolder.load(tmp_path / "state.pt")["weight"]
+    assert type(back) is Scaled and back.shape == (4, 8)
+    np.testing.assert_allclose(back.dequantized().numpy(), expected, rtol=1e-6)
+
+
+def test_what_c_plus_plus_kept_is_an_object_of_the_class_again():
+    class Times(smolder.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, w):
+            ctx.save_for_backward(x, w)
+            return x @ w.dequantized().t()
+
+        @staticmethod
+        def backward(ctx, g):
+            _, w = ctx.saved_tensors
+            assert type(w) is Scaled and w.integers is not None
+            return g @ w.dequantized(), None
+
+    w, expected = scaled()
+    x = numbers(3, 8).requires_grad_()
+    Times.apply(x, w).sum().backward()
+    np.testing.assert_allclose(x.grad.numpy(), np.broadcast_to(expected.sum(0), (3, 8)), rtol=1e-5, atol=1e-6)
+
+
+def test_gradients_of_a_parameter_of_the_class():
+    w, expected = scaled()
+    p = nn.Parameter(w)
+    x = numbers(3, 8)
+    (F.linear(x, p) * 2).sum().backward()
+    np.testing.assert_allclose(p.grad.numpy(), np.broadcast_to(2 * x.numpy().sum(0), (4, 8)), rtol=1e-5)
+    assert p.requires_grad and expected.shape == p.shape
+
+
+def test_writes_in_place_are_the_classs():
+    w, expected = scaled()
+    assert w.mul_(2) is w
+    w *= 2
+    np.testing.assert_allclose(w.dequantized().numpy(), expected * 4, rtol=1e-6)
+    assert Scaled.seen == ("aten.mul_.default", "aten.mul_.default")
+    with pytest.raises(RuntimeError, match="incompatible tensor type"):
+        w.data = smolder.zeros(4, 8)
+    other, expected = scaled()
+    w.data = other
+    np.testing.assert_allclose(w.dequantized().numpy(), expected, rtol=1e-6)
+    target = smolder.zeros(4, 8)
+    target.copy_(w).add_(w)
+    np.testing.assert_allclose(target.numpy(), 2 * expected, rtol=1e-6)
+
+
+def test_modes_are_asked_first():
+    class Log(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            seen.append((str(func), types))
+            return func(*args, **(kwargs or {}))
+
+    seen = []
+    w, expected = scaled()
+    with Log():
+        y = w.exp()
+    assert seen[0] == ("aten.exp.default", (Scaled,)) and Scaled.seen[0] == "aten.exp.default"
+    np.testing.assert_allclose(y.numpy(), np.exp(expected), rtol=1e-5)
+
+
+def test_torch_function_comes_before():
+    class Counted(Scaled):
+        calls = 0
+
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            Counted.calls += func is F.linear
+            with smolder.overrides.DisableTorchFunctionSubclass():
+                return func(*args, **(kwargs or {}))
+
+        @classmethod
+        def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+            return func(*map(plain, args), **(kwargs or {}))
+
+    w, expected = scaled()
+    x = numbers(2, 8)
+    y = F.linear(x, Counted(w.integers, w.scale))
+    np.testing.assert_allclose(y.numpy(), x.numpy() @ expected.T, rtol=1e-5, atol=1e-6)
+    assert Counted.calls == 1
+
+
+def test_elements_that_are_not_there():
+    w, _ = scaled()
+    with pytest.raises(RuntimeError, match="Cannot access data pointer of Tensor that doesn't have storage"):
+        w.numpy()
+    with pytest.raises(TypeError, match="all __torch_dispatch__ handlers returned NotImplemented"):
+        w.sin()
+
+
+def test_mistakes():
+    class Silent(Tensor):
+        pass
+
+    with pytest.raises(TypeError, match="Silent must define __torch_dispatch__"):
+        Tensor._make_wrapper_subclass(Silent, (2,))
+    with pytest.raises(TypeError, match=r"cls must be a type \(got int\)"):
+        Tensor._make_wrapper_subclass(3, (2,))
+    with pytest.raises(NotImplementedError, match=r"strides .* leave gaps"):
+        Tensor._make_wrapper_subclass(Scaled, (2, 3), strides=(6, 2))
+    with pytest.raises(NotImplementedError, match="dispatch_device=True is not supported"):
+        Tensor._make_wrapper_subclass(Scaled, (2, 3), dispatch_device=True)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'colour'"):
+        Tensor._make_wrapper_subclass(Scaled, (2, 3), colour=1)
+
+
+def test_attributes_go_with_the_tensor():
+    class Flag:
+        pass
+
+    w, _ = scaled()
+    w.flag = Flag()
+    gone = weakref.ref(w.flag)
+    y = w.detach()
+    del w
+    gc.collect()
+    assert gone() is None and type(y) is Scaled
