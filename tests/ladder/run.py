@@ -30,6 +30,7 @@ FILES = [
     "libraries_of_steps.py",
     "libraries_of_repositories.py",
     "libraries_of_strangers.py",
+    "libraries_of_papers.py",
     "scripts_of_text.py",
     "scripts_of_pictures.py",
     "scripts_of_fields.py",
@@ -55,6 +56,8 @@ REMARKS = {
     "distances of measures": "a sum of gradients that is about 0",
     "evolution strategies": "whether it converges is compared",
     "maps of attention": "each map is stretched from its least to its largest number, which float32 makes much of",
+    "discrete_key_value_bottleneck_pytorch DiscreteKeyValueBottleneck": "its keys are drawn from other numbers",
+    "mixture_of_attention MixtureOfAttention": "of equal scores others come first",
     "steps of many optimizers": "directions are made orthogonal in bfloat16",
 }
 BEGIN, END = "<!-- table -->\n", "<!-- end of the table -->\n"
