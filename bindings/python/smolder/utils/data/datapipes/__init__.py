@@ -15,6 +15,7 @@ __all__ = ["IterDataPipe", "MapDataPipe", "functional_datapipe"]
 __dir__ = _listing(__name__)
 
 T_co = TypeVar("T_co", covariant=True)
+C = TypeVar("C", bound=type)
 
 
 class _Pipe:
@@ -67,9 +68,10 @@ class functional_datapipe:
     """A decorator of classes of pipes: gives all pipes of the kind a method of that name."""
 
     def __init__(self, name: str, enable_df_api_tracing: bool = False) -> None:
-        self.name, self.enable_df_api_tracing = name, enable_df_api_tracing
+        self.name: str = name
+        self.enable_df_api_tracing: bool = enable_df_api_tracing
 
-    def __call__(self, cls: Any) -> Any:
+    def __call__(self, cls: C) -> C:
         if not (isinstance(cls, type) and issubclass(cls, _Pipe)):
             raise TypeError("`functional_datapipe` can only decorate IterDataPipe")
         kind = IterDataPipe if issubclass(cls, IterDataPipe) else MapDataPipe

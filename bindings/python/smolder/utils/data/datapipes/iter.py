@@ -46,6 +46,9 @@ def _length(pipe, of):
 class IterableWrapper(IterDataPipe[Any]):
     """The elements of an iterable, of which each iteration has a copy unless told otherwise."""
 
+    iterable: Iterable[Any]
+    deepcopy: bool
+
     def __init__(self, iterable: Iterable[Any], deepcopy: bool = True) -> None:
         self.iterable, self.deepcopy = iterable, deepcopy
 
@@ -59,6 +62,11 @@ class IterableWrapper(IterDataPipe[Any]):
 @functional_datapipe("map")
 class Mapper(IterDataPipe[Any]):
     """What a function makes of each sample, or of columns of it."""
+
+    datapipe: Any
+    fn: Callable[..., Any]
+    input_col: Any
+    output_col: Any
 
     def __init__(self, datapipe: Any, fn: Callable[..., Any], input_col: Any = None, output_col: Any = None) -> None:
         self.datapipe, self.fn, self.input_col, self.output_col = datapipe, fn, input_col, output_col
@@ -83,6 +91,10 @@ class Collator(Mapper):
 class Filter(IterDataPipe[Any]):
     """The samples of which a function, of the sample or of columns of it, is true."""
 
+    datapipe: Any
+    filter_fn: Callable[..., Any]
+    input_col: Any
+
     def __init__(self, datapipe: Any, filter_fn: Callable[..., Any], input_col: Any = None) -> None:
         self.datapipe, self.filter_fn, self.input_col = datapipe, filter_fn, input_col
 
@@ -97,6 +109,11 @@ class Filter(IterDataPipe[Any]):
 @functional_datapipe("batch")
 class Batcher(IterDataPipe[Any]):
     """Lists of so many samples; the last may have fewer, or is dropped."""
+
+    datapipe: Any
+    batch_size: int
+    drop_last: bool
+    wrapper_class: Any
 
     def __init__(self, datapipe: Any, batch_size: int, drop_last: bool = False, wrapper_class: Any = list) -> None:
         if batch_size <= 0:
@@ -123,6 +140,9 @@ class Batcher(IterDataPipe[Any]):
 class UnBatcher(IterDataPipe[Any]):
     """The samples of lists, or of lists of lists as deep as said; -1: all."""
 
+    datapipe: Any
+    unbatch_level: int
+
     def __init__(self, datapipe: Any, unbatch_level: int = 1) -> None:
         if unbatch_level < -1:
             raise ValueError("unbatch_level must be -1 or >= 0")
@@ -145,6 +165,9 @@ class UnBatcher(IterDataPipe[Any]):
 @functional_datapipe("shuffle")
 class Shuffler(IterDataPipe[Any]):
     """The samples in a random order, through a buffer: a seed comes from the generator of tensors."""
+
+    datapipe: Any
+    buffer_size: int
 
     def __init__(self, datapipe: Any, *, buffer_size: int = 10000, unbatch_level: int = 0) -> None:
         if buffer_size <= 0:
@@ -187,6 +210,8 @@ class Shuffler(IterDataPipe[Any]):
 class Concater(IterDataPipe[Any]):
     """The samples of one pipe after those of another."""
 
+    datapipes: tuple[Any, ...]
+
     def __init__(self, *datapipes: Any) -> None:
         if not datapipes:
             raise ValueError("Expected at least one DataPipe, but got nothing")
@@ -203,6 +228,8 @@ class Concater(IterDataPipe[Any]):
 @functional_datapipe("zip")
 class Zipper(IterDataPipe[Any]):
     """Tuples of a sample of each pipe, as long as all have one."""
+
+    datapipes: tuple[Any, ...]
 
     def __init__(self, *datapipes: Any) -> None:
         self.datapipes = datapipes

@@ -18,6 +18,8 @@ __dir__ = _listing(__name__)
 class SequenceWrapper(MapDataPipe[Any]):
     """The elements of a sequence or of a dictionary, of a copy unless told otherwise."""
 
+    sequence: Sequence[Any] | dict[Any, Any]
+
     def __init__(self, sequence: Sequence[Any] | dict[Any, Any], deepcopy: bool = True) -> None:
         self.sequence = copy.deepcopy(sequence) if deepcopy else sequence
 
@@ -31,6 +33,9 @@ class SequenceWrapper(MapDataPipe[Any]):
 @functional_datapipe("map")
 class Mapper(MapDataPipe[Any]):
     """What a function makes of each sample."""
+
+    datapipe: Any
+    fn: Callable[..., Any]
 
     def __init__(self, datapipe: Any, fn: Callable[..., Any]) -> None:
         self.datapipe, self.fn = datapipe, fn
