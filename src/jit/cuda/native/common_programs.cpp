@@ -82,7 +82,7 @@ void list_products(NativeDevice& device, DType dtype, std::span<const ProductSiz
 
 void list_row_products(NativeDevice& device, DType dtype) {
   constexpr int64_t kWidth = 64;
-  for (const int64_t rows : {1, 2, 4, 8}) {  // those of halves that are more are no row products
+  for (const int64_t rows : {1, 2, 4, 8}) {  // of halves, one alone is such a product
     bind_native(device, Op::kDot, {dense(dtype, {rows, kWidth}), dense(dtype, {kWidth, kWidth})},
                 {dense(dtype, {rows, kWidth})}, {});
   }
