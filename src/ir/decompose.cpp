@@ -44,9 +44,9 @@ Value matmul_batched(Value a, Value b, DType out, Value bias) {
   Builder& build = *a.b;
   SymTable& sym = build.sym();
   const Dim m = a.size(-2), k = a.size(-1), n = b.size(-1);
-  const bool folds = b.rank() == 2 && a.rank() > 2;
-  if (m == Dim(1) && n == Dim(1) && !folds && !bias.defined()) {
-    // Of each matrix one element, which a kernel sums at the speed of memory, with what is computed before and after.
+  if (m == Dim(1) && n == Dim(1) && b.rank() > 2 && !bias.defined()) {
+    // Each matrix is one element, which a kernel sums at the speed of memory, with what is computed before and after.
+    // One by itself is a product, as a row of a batch has the same bits in any batch.
     const Value row = in_compute_type(a, out), column = in_compute_type(build.transpose(b, -2, -1), out);
     const Value product = row * column;
     return build.cast(sum(product, {product.rank() - 1}, true), out);
@@ -240,6 +240,9 @@ Dims last_axes(int n) {
 Value matmul(Value a, Value b, DType out, Value bias) {
   Builder& build = *a.b;
   const bool vector_a = a.rank() == 1, vector_b = b.rank() == 1;
+  if (vector_a && vector_b && !bias.defined()) {
+    return build.cast(sum(in_compute_type(a, out) * in_compute_type(b, out), {0}, false), out);
+  }
   if (vector_a) a = build.unsqueeze(a, 0);
   if (vector_b) b = build.unsqueeze(b, 1);
   Value y = matmul_batched(a, b, out, bias);

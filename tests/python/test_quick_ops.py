@@ -153,3 +153,20 @@ def test_the_inverse_of_erf_in_float32():
     inside = np.abs(x.numpy()) < 0.9999
     np.testing.assert_allclose([erf(v) for v in wide[inside]], x.double().numpy()[inside], rtol=1e-10)
     assert np.isinf(got[-3:-1]).all() and np.isnan(got[-1])
+
+
+def test_bags_of_nothing_have_a_history():
+    weight = smolder.rand(3, 4).requires_grad_()
+    for mode in ("sum", "mean", "max"):
+        y = F.embedding_bag(smolder.zeros(2, 0, dtype=smolder.int64), weight, mode=mode)
+        assert y.requires_grad and y.tolist() == [[0.0] * 4] * 2
+        y.sum().backward()
+        assert weight.grad.tolist() == [[0.0] * 4] * 3
+
+
+def test_a_row_has_the_same_product_in_any_batch():
+    x, column = smolder.randn(8, 1000), smolder.randn(1000, 1)
+    one_by_one = smolder.cat([x[i : i + 1] @ column for i in range(8)])
+    assert smolder.equal(x @ column, one_by_one)
+    batched = smolder.vmap(lambda row: row @ column[:, 0])(x)
+    assert smolder.equal(batched, smolder.stack([row @ column[:, 0] for row in x]))

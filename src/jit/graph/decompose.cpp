@@ -1,6 +1,7 @@
 #include "smolder/jit/graph/decompose.h"
 
 #include <algorithm>
+#include <span>
 
 #include <absl/container/flat_hash_map.h>
 #include <absl/container/flat_hash_set.h>
@@ -86,8 +87,9 @@ absl::flat_hash_set<ir::ValueId> stored_values(const ir::Graph& g) {
   return stored;
 }
 
-/// Is the value a view of a leaf, or of the result of a library call?
-bool is_in_memory(ir::Graph& g, ir::ValueId v) {
+/// Is the value a view of a leaf, or of the result of a library call? On a device only one without gaps counts, as a
+/// launch copies many of these.
+bool is_in_memory(ir::Graph& g, ir::ValueId v, bool on_cpu) {
   const auto memory = [&](ir::ValueId x) -> std::optional<StridedView> {
     const ir::Node& n = g.producer(x);
     if (is_library(n.op)) return identity_view(g.sym, g, x);
@@ -95,27 +97,40 @@ bool is_in_memory(ir::Graph& g, ir::ValueId v) {
     const LeafAttributes a(n);
     return StridedView{x, g.shape(x), a.strides, a.offset};
   };
-  return view_from(g.sym, g, v, memory).has_value();
+  const std::optional<StridedView> view = view_from(g.sym, g, v, memory);
+  return view && (on_cpu || is_contiguous(g.sym, *view));
+}
+
+/// Are these, but for a small share of their elements, in memory?
+bool are_mostly_in_memory(ir::Graph& g, std::span<const ir::ValueId> parts, bool on_cpu) {
+  constexpr int64_t kShare = 16;
+  int64_t all = 0, computed = 0;
+  for (const ir::ValueId v : parts) {
+    const int64_t elements = numel(g.shape(v).values());
+    all += elements;
+    if (!is_in_memory(g, v, on_cpu)) computed += elements;
+  }
+  return computed * kShare <= all;
 }
 
 /// Is the cat a copy of what is in memory? If it is stored no kernel has a use for it, and copying part by part takes
 /// no masks.
-bool only_copies(ir::Graph& g, const ir::Node& cat) {
-  return has_runs(g, cat) && std::ranges::all_of(cat.inputs, [&](ir::ValueId v) { return is_in_memory(g, v); });
+bool only_copies(ir::Graph& g, const ir::Node& cat, bool on_cpu) {
+  return has_runs(g, cat) && are_mostly_in_memory(g, cat.inputs, on_cpu);
 }
 
-/// What a part is cast from, where that is in memory and of `dtype`, if given: the cast's operand.
-std::optional<ir::ValueId> cast_from(ir::Graph& g, ir::ValueId part, std::optional<DType> dtype) {
+/// The operand of the cast that a part is, if it is of `dtype`, where that is given.
+std::optional<ir::ValueId> cast_from(const ir::Graph& g, ir::ValueId part, std::optional<DType> dtype) {
   while (is_alias(g.op(part))) part = g.producer(part).inputs[0];
   const ir::Node& n = g.producer(part);
-  if (n.op != ir::Op::kCast || !is_in_memory(g, n.inputs[0])) return std::nullopt;
+  if (n.op != ir::Op::kCast) return std::nullopt;
   const DType from = g.dtype(n.inputs[0]);
   return from == dtype.value_or(from) ? std::optional(n.inputs[0]) : std::nullopt;
 }
 
 /// A stored cat of what is cast to more bytes becomes the cast of a cat that only copies: gradients that go to others
 /// in float32, say.
-void cast_after_cats(ir::Graph& g) {
+void cast_after_cats(ir::Graph& g, bool on_cpu) {
   const auto is_cat = [](const ir::Node& n) { return n.op == ir::Op::kCat; };
   if (std::ranges::none_of(g.nodes, is_cat)) return;
   const absl::flat_hash_set<ir::ValueId> stored = stored_values(g);
@@ -129,6 +144,7 @@ void cast_after_cats(ir::Graph& g) {
       all.push_back(*from);
     }
     if (all.size() != n.inputs.size() || itemsize(g.dtype(all[0])) >= itemsize(g.dtype(n.first_output))) continue;
+    if (!are_mostly_in_memory(g, all, on_cpu)) continue;
     sources[n.first_output] = std::move(all);
   }
   if (sources.empty()) return;
@@ -201,7 +217,7 @@ void take_wide_cats_whole(Program& program) {
     const size_t most_of_large = has_runs(program.graph, n) ? kMostOfRuns : kMostOfElements;
     const bool many = n.inputs.size() > (large ? most_of_large : most);
     const bool alike = n.inputs.size() > kMostAlike && are_of_a_loop(program.graph, n);
-    const bool copied = stored.contains(n.first_output) && only_copies(program.graph, n);
+    const bool copied = stored.contains(n.first_output) && only_copies(program.graph, n, on_cpu);
     if (many || alike || copied) n.op = ir::Op::kWideCat;
   }
 }
@@ -255,7 +271,7 @@ void decompose(Program& program) {
   program.graph = rewriter.finish(std::move(outputs));
   widen_half_reductions(program.graph);
   if (!is_disabled("short_rows")) write_short_rows(program.graph, target ? &target->reduce_order() : nullptr);
-  cast_after_cats(program.graph);
+  cast_after_cats(program.graph, program.options.device == DeviceType::kCPU);
   take_wide_cats_whole(program);
 }
 

@@ -341,6 +341,9 @@ TEST(Plan, WhatIsCastForACatIsCopiedFirst) {
       const Value x = p.input({a, b}, same || i > 0 ? DType::kBFloat16 : DType::kFloat16);
       parts.push_back(p.b.reshape(p.b.cast(x, DType::kFloat32), {p.g.sym.mul(a, b)}));
     }
+    // A kernel computes a small part, and stores what it is cast from.
+    const Value small = p.input({b}, DType::kBFloat16);
+    parts.push_back(p.b.cast(small + small, DType::kFloat32));
     p.output(p.b.cat(parts, 0));
     p.check(0, {{7, 33}, {90, 50}});
     EXPECT_EQ(p.count().library, same ? 1 : 0);

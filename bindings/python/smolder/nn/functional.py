@@ -188,8 +188,9 @@ def embedding_bag(
         rows = embedding(input, weight, padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse)
         padding = None if padding_idx is None else (input == padding_idx % weight.size(0)).unsqueeze(2)
         return _equal_bags(rows, padding, mode, per_sample_weights)
-    if input.dim() == 2:
-        return weight.new_zeros((input.size(0), weight.size(1)))
+    if input.dim() == 2:  # bags of nothing
+        offsets, input, include_last_offset = input.new_zeros(input.size(0)), input.flatten(), False
+        per_sample_weights = None if per_sample_weights is None else per_sample_weights.flatten()
     if include_last_offset:
         offsets = offsets[:-1]
     bags, count = offsets.size(0), input.size(0)

@@ -43,7 +43,7 @@ KERNEL(copy_items, CopyArguments) {
     }
   }
 }
-// A table of copies of rows of items that lie side by side. Blocks before an end are those of its copy.
+// A table of copies of rows of items that lie side by side. Copy i has the blocks from ends[i - 1] up to ends[i].
 struct RowCopiesArguments {
   i64 count;
   AxisWords from, to;                    // addresses

@@ -24,12 +24,13 @@ DEVICE void let_kernel_after_start() {
   asm volatile("griddepcontrol.launch_dependents;");
 #endif
 }
-// A kernel may be launched while the one before it ends: it touches no memory before this. Where blocks are few there is
-// room for those of the kernel after it.
+// A kernel may be launched while the one before it ends: it reads and writes nothing before this. A device holds as many
+// blocks as kFewBlocks at once, with room for those of the kernel after it.
+constexpr u32 kFewBlocks = 264;
 DEVICE void wait_for_kernel_before() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
-  if (gridDim.x <= 264) let_kernel_after_start();
+  if (gridDim.x <= kFewBlocks) let_kernel_after_start();
 #endif
 }
 

@@ -35,7 +35,7 @@ BOUNDED_KERNEL(multiply_lines, RowProductArguments, 128, 4) {
   const Element* const line = a.b + column * a.b_col;
   for (int i = lane * kLine; i < k; i += kWarp * kLine) fetch_ahead(line + i);
   wait_for_kernel_before();
-  let_kernel_after_start();
+  let_kernel_after_start();  // of however many blocks this is: the next one may be fetching ahead, too
   Sum sums[kRows][kEach] = {};
 #pragma unroll 1
   for (int first = lane * kChunk; first < k; first += kAhead * kTurn) {
@@ -74,6 +74,16 @@ BOUNDED_KERNEL(multiply_lines, RowProductArguments, 128, 4) {
   }
 }
 
+// Adds up what the parts have put in memory, `kPart` sums each, as a tree: the sums of part 0 are those of all.
+template <int kPart> DEVICE void add_parts(Sum* memory) {
+#pragma unroll 1
+  for (int parts = kParts / 2; parts > 0; parts /= 2) {
+    __syncthreads();
+    for (int i = threadIdx.x; i < parts * kPart; i += blockDim.x) memory[i] += memory[i + parts * kPart];
+  }
+  __syncthreads();
+}
+
 // Operands lie in any way. A block has columns of b of 64 bytes a row, a thread a part of the products of a quarter of
 // them; where kWhole is set, these lie side by side.
 BOUNDED_KERNEL(multiply_columns, RowProductArguments, 512, 1) {
@@ -87,7 +97,7 @@ BOUNDED_KERNEL(multiply_columns, RowProductArguments, 512, 1) {
     }
   }
   wait_for_kernel_before();
-  let_kernel_after_start();
+  let_kernel_after_start();  // of however many blocks this is: the next one may be fetching ahead, too
   Sum sums[kRows][kEach] = {};
 #pragma unroll 2
   for (i64 first = part * kChunk; first < a.k; first += kChunk * kParts) {
@@ -123,17 +133,13 @@ BOUNDED_KERNEL(multiply_columns, RowProductArguments, 512, 1) {
       }
     }
   }
+  Sum* const of_part = memory + part * kPart + in_block;
 #pragma unroll
   for (int r = 0; r < kRows; ++r) {
 #pragma unroll
-    for (int j = 0; j < kEach; ++j) memory[part * kPart + r * kColumns + in_block + j] = sums[r][j];
+    for (int j = 0; j < kEach; ++j) of_part[r * kColumns + j] = sums[r][j];
   }
-#pragma unroll 1
-  for (int parts = kParts / 2; parts > 0; parts /= 2) {
-    __syncthreads();
-    for (int i = threadIdx.x; i < parts * kPart; i += blockDim.x) memory[i] += memory[i + parts * kPart];
-  }
-  __syncthreads();
+  add_parts<kPart>(memory);
   for (int i = threadIdx.x; i < kPart; i += blockDim.x) {
     finish(a, i / kColumns, static_cast<i64>(blockIdx.x) * kColumns + i % kColumns, memory[i]);
   }
