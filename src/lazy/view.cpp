@@ -4,6 +4,7 @@
 #include <mutex>
 #include <optional>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "smolder/core/fork.h"
@@ -114,6 +115,14 @@ struct Pick : ViewStep {
   Dims shape;  ///< of what they pick
 };
 
+/// The same as write_value() without a tape, which runs no op on such values: one that dies runs code of Python, which
+/// may record, so that no lock may be held and no tape may keep it.
+void replace_wrapper(TensorImpl* owner, const ValueRef& value) {
+  const ValueRef before = std::exchange(owner->value, value);
+  ++owner->version;
+  if (g_write.after) g_write.after(owner);
+}
+
 /// Puts `source`'s value into who holds the storage.
 void write_storage(TensorImpl* owner, const Tensor& source) {
   if (owner->value->batched || source.impl()->value->batched) [[unlikely]] {
@@ -135,6 +144,8 @@ void write_storage(TensorImpl* owner, const Tensor& source) {
     assign(pick.from,
            index_put_at(pick.from, pick.axis, pairs ? view_as_complex(put) : put, false, TensorList(pick.positions)));
   }
+  if (owner->value->wrapper) [[unlikely]]
+    return replace_wrapper(owner, source.impl()->value);
   Tape& tape = Tape::on(source.impl()->value->device);
   const std::lock_guard hold(tape.mutex());
   write_value(tape, owner, source.impl()->value);
@@ -377,10 +388,10 @@ void set_data(const Tensor& self, const Tensor& t) {
   SMOLDER_CHECK(
       impl->value->wrapper == value->wrapper, RuntimeError,
       "Attempted to call `variable.set_data(tensor)`, but `variable` and `tensor` have incompatible tensor type.");
-  {
+  if (!value->wrapper && !impl->value->external) {
     Tape& tape = Tape::on(value->device);
-    std::lock_guard hold(tape.mutex());
-    if (!impl->value->external) tape.note_write(self, value);
+    const std::lock_guard hold(tape.mutex());
+    tape.note_write(self, value);
   }
   if (&self == &t || t.impl() == impl) return;
   leave_storage(impl);

@@ -2,7 +2,10 @@
 
 import copy
 import gc
+import pathlib
 import pickle
+import subprocess
+import sys
 import weakref
 
 import numpy as np
@@ -12,6 +15,7 @@ import smolder
 from smolder import nn
 from smolder.nn import functional as F
 from smolder.utils._python_dispatch import TorchDispatchMode
+from smolder.utils._pytree import tree_map
 
 aten = smolder.ops.aten
 Tensor = smolder.Tensor
@@ -254,3 +258,62 @@ def test_attributes_go_with_the_tensor():
     del w
     gc.collect()
     assert gone() is None and type(y) is Scaled
+
+
+class Wrapped(Tensor):
+    """A tensor and the ops that were asked of it; what it answers is of it too."""
+
+    __torch_function__ = smolder.overrides._disabled_torch_function_impl
+    seen = ()
+
+    @staticmethod
+    def __new__(cls, inner, requires_grad=False):
+        out = Tensor._make_wrapper_subclass(
+            cls, inner.shape, strides=inner.stride(), dtype=inner.dtype, requires_grad=requires_grad
+        )
+        out.inner = inner
+        return out
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        Wrapped.seen = (*Wrapped.seen, str(func))
+        args, kwargs = tree_map(lambda x: x.inner if isinstance(x, Wrapped) else x, (args, kwargs or {}))
+        return tree_map(lambda x: cls(x) if type(x) is Tensor else x, func(*args, **kwargs))
+
+
+def wrapped(values, requires_grad=False):
+    out = Wrapped(smolder.tensor(values), requires_grad)
+    Wrapped.seen = ()
+    return out
+
+
+def test_what_a_value_leaves_behind_may_record():
+    program = """
+import faulthandler
+faulthandler.dump_traceback_later(60, exit=True)
+import smolder
+from test_wrapper_classes import wrapped
+class Records:
+    def __del__(self):
+        print((smolder.zeros(3) + 1).sum().item())
+w = wrapped([1.0, 2.0, 3.0], True)
+(w * w).sum().backward()
+w.grad.note = Records()
+(w * w).sum().backward()
+print(w.grad.inner.tolist())
+w.grad = None
+a = wrapped([1.0])
+a.data = wrapped([2.0])
+(smolder.ones(3) * 2).sum().item()
+print(a.inner.tolist())
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        cwd=pathlib.Path(__file__).parent,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "[4.0, 8.0, 12.0]" in done.stdout and "3.0" in done.stdout and "[2.0]" in done.stdout
