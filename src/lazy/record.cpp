@@ -415,9 +415,11 @@ void record_asked(const Call& c) {
   };
   for (size_t i = 0; i < ir::info(c.op).num_outputs; ++i) {
     Tensor& out = c.outputs[i];
-    if (ir::info(c.op).flags.view && !out.requires_grad() && !is_operand(out)) continue;  // it has its link to the base
+    const bool linked = !out.impl()->value->wrapper;  // to the base, as the view that it is
+    if (linked && ir::info(c.op).flags.view && !out.requires_grad() && !is_operand(out)) continue;
     refresh(out.impl());
-    out = Tensor(new TensorImpl(out.impl()->value));
+    const Tensor answered = std::exchange(out, Tensor(new TensorImpl(out.impl()->value)));
+    if (!linked && answered.impl()->order) out.impl()->order = std::make_unique<Dims>(*answered.impl()->order);
   }
   if (c.requires_grad && t_modes.grad && g_grad_hook) g_grad_hook(c.op, c.operands, c.attrs, c.outputs);
 }

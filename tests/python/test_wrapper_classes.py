@@ -317,3 +317,23 @@ print(a.inner.tolist())
     )
     assert done.returncode == 0, done.stderr
     assert "[4.0, 8.0, 12.0]" in done.stdout and "3.0" in done.stdout and "[2.0]" in done.stdout
+
+
+def test_history_is_of_the_result_and_not_of_the_answer():
+    answers = []
+
+    class Keeps(Wrapped):
+        @classmethod
+        def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+            out = super().__torch_dispatch__(func, types, args, kwargs)
+            answers.append(out)
+            return out
+
+    w = Keeps(smolder.ones(2, 3), True)
+    y = w.t()
+    assert y.requires_grad and y.stride() == (1, 3) and not answers[0].requires_grad
+    (y * smolder.arange(6.0).reshape(3, 2)).sum().backward()
+    np.testing.assert_array_equal(
+        (w.grad.inner if isinstance(w.grad, Wrapped) else w.grad).numpy(), np.arange(6.0).reshape(3, 2).T
+    )
+    assert (w.detach().t() * 2).stride() == (1, 3)
