@@ -319,6 +319,17 @@ print(a.inner.tolist())
     assert "[4.0, 8.0, 12.0]" in done.stdout and "3.0" in done.stdout and "[2.0]" in done.stdout
 
 
+def test_arguments_by_name():
+    w, expected = scaled()
+    x = numbers(3, 8)
+    y = F.linear(x, weight=w)
+    assert type(y) is Tensor
+    np.testing.assert_allclose(y.numpy(), x.numpy() @ expected.T, rtol=1e-5, atol=1e-6)
+    joined = smolder.cat(tensors=[wrapped([1.0, 2.0]), smolder.zeros(1)])
+    assert type(joined) is Wrapped and joined.inner.tolist() == [1, 2, 0]
+    assert type(smolder.detach(input=w)) is Scaled and Scaled.seen[-1] == "aten.detach.default"
+
+
 def test_history_is_of_the_result_and_not_of_the_answer():
     answers = []
 

@@ -176,6 +176,8 @@ def ask_as_torch(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 def answer(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """What a call of a bound function with such tensors is, where ops that are recorded do not tell; else NotImplemented."""
     name = function.__name__
+    if not args and "input" in kwargs:
+        args, kwargs = (kwargs["input"],), {k: v for k, v in kwargs.items() if k != "input"}
     if args and type(args[0]) in _known:
         if name in _FUNCTIONS:
             return _FUNCTIONS[name](*args, **kwargs)

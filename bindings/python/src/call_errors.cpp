@@ -131,11 +131,12 @@ PyObject* call(PyObject* function, PyObject* const* args, size_t count, PyObject
   constexpr size_t kConstructor = size_t{1} << (8 * sizeof(size_t) - 2);
   if ((g_modes > 0 || !g_answering.empty()) && !(count & kConstructor)) [[unlikely]] {
     const size_t given = PyVectorcall_NARGS(count);
-    if (asks_first(args, given + (names ? PyTuple_GET_SIZE(names) : 0))) {
+    const size_t all = given + (names ? PyTuple_GET_SIZE(names) : 0);
+    if (asks_first(args, all)) {
       PyObject* const answered = answer(function, args, given, names);
       if (answered != Py_NotImplemented) return answered;
       Py_DECREF(answered);
-      if (std::any_of(args, args + given, has_wrapper)) return call_with_wrappers<Entry>(function, args, count, names);
+      if (std::any_of(args, args + all, has_wrapper)) return call_with_wrappers<Entry>(function, args, count, names);
     }
   }
   PyObject* const result = g_entries[Entry](function, args, count, names);
