@@ -330,6 +330,16 @@ def test_arguments_by_name():
     assert type(smolder.detach(input=w)) is Scaled and Scaled.seen[-1] == "aten.detach.default"
 
 
+def test_parameters_stay_parameters():
+    layer = nn.Linear(3, 1, bias=False)
+    layer.weight = nn.Parameter(wrapped([[1.0, 1.0, 1.0]]))
+    layer.weight.note = "kept"
+    layer(smolder.ones(2, 3)).sum().backward()
+    smolder.optim.SGD(layer.parameters(), lr=0.1).step()
+    np.testing.assert_allclose(layer.weight.inner.numpy(), [[0.8, 0.8, 0.8]], rtol=1e-6)
+    assert isinstance(layer.weight, nn.Parameter) and layer.weight.note == "kept"
+
+
 def test_history_is_of_the_result_and_not_of_the_answer():
     answers = []
 

@@ -90,7 +90,11 @@ void update_attributes(PyObject* object) {
   const lazy::WrapperValue* const value = t.defined() ? lazy::wrapper(t.impl()) : nullptr;
   if (!value) return;
   const nb::handle attributes = content_of(*value).attributes.get(), self = object;
-  if (!nb::object(self.attr("__dict__")).is(attributes)) self.attr("__dict__") = attributes;
+  const nb::dict before(self.attr("__dict__"));
+  if (before.is(attributes)) return;
+  // What the object was given stays, as that it is a parameter, where the new value says nothing else of it.
+  if (PyDict_Merge(attributes.ptr(), before.ptr(), /*override=*/0) < 0) nb::raise_python_error();
+  self.attr("__dict__") = attributes;
 }
 
 void bind_wrappers(nb::module_& m) {
