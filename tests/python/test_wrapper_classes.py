@@ -287,6 +287,23 @@ def wrapped(values, requires_grad=False):
     return out
 
 
+def test_writes_at_an_index_are_the_classs():
+    w = wrapped([[0.0, 0.0, 0.0], [0.0, 0.0, 0.0]])
+    w[0] = 5
+    w[1, 1:] = smolder.tensor([7.0, 8.0])
+    w[1, 0] += 2
+    assert w.inner.tolist() == [[5, 5, 5], [2, 7, 8]]
+    assert Wrapped.seen[:2] == ("aten.select.default", "aten.fill_.default")
+    w[0] = wrapped([1.0, 2.0, 3.0])
+    assert w.inner.tolist() == [[1, 2, 3], [2, 7, 8]]
+    w[w.inner > 6] = 0
+    w[:, smolder.tensor([0])] = -1
+    assert w.inner.tolist() == [[-1, 2, 3], [-1, 0, 0]]
+    s, _ = scaled()
+    with pytest.raises(NotImplementedError, match=r"Scaled\[\.\.\.\] = value is not supported.*a Tensor"):
+        s[0] = 5
+
+
 def test_what_a_value_leaves_behind_may_record():
     program = """
 import faulthandler

@@ -211,6 +211,11 @@ def get(tensor, index):
 def set(tensor, index, value):
     """tensor[index] = value"""
     selected, pending = view(tensor, index)
+    if _has_class(tensor) and not _has_class(selected):
+        raise NotImplementedError(
+            f"{type(tensor).__name__}[...] = value is not supported: its __torch_dispatch__ answered to the index with a "
+            f"{type(selected).__name__}, and a write to that is none to the tensor"
+        )
     if isinstance(value, numpy.ndarray | list | tuple | complex):
         from smolder._creation import tensor as make
 
@@ -229,6 +234,14 @@ def set(tensor, index, value):
         selected.fill_(value)
 
 
+def _has_class(tensor):
+    if type(tensor) is _core.Tensor:
+        return False
+    from smolder import _wrappers
+
+    return _wrappers.has_class(tensor)
+
+
 def _has_repeats(tensor):
     """Whether several elements are in one place, as an expanded tensor's are."""
     return tensor.numel() > 0 and any(n > 1 and not s for n, s in zip(tensor.shape, tensor.stride(), strict=True))
@@ -245,7 +258,7 @@ def _without_repeats(tensor):
 
 def _set_at(selected, pending, value):
     if not isinstance(value, _core.Tensor):
-        value = selected.new_full((), value)
+        value = selected.new_tensor(value) if _has_class(selected) else selected.new_full((), value)
     if value.dtype != selected.dtype:
         value = value.to(selected.dtype)
     if len(pending) == 1 and pending[0][1].dtype == _core.bool and not _has_repeats(selected):  # which reads nothing

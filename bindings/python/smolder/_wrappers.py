@@ -38,6 +38,11 @@ def answers_ops(kind: type) -> bool:
     return getattr(method, "__func__", method) is not _disabled
 
 
+def has_class(tensor: Any) -> bool:
+    """Whether an object is a tensor of such a class."""
+    return type(tensor) in _known
+
+
 def _add(cls):
     if cls in _known:
         return

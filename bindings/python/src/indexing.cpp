@@ -17,6 +17,7 @@
 #include "src/call_errors.h"
 #include "src/slots.h"
 #include "src/sparse.h"
+#include "src/wrappers.h"
 
 namespace smolder::python {
 namespace {
@@ -254,7 +255,7 @@ int set_item(PyObject* self, PyObject* index, PyObject* value) {
     return -1;
   }
   try {
-    if (!modes_are_on() && !is_sparse(self)) {
+    if (!modes_are_on() && !is_sparse(self) && !is_wrapper_type(Py_TYPE(self))) {
       const Tensor& t = tensor_in(self);
       if (set_masked(t, index, value) || set_plain(t, index, value)) return 0;
     }
