@@ -287,6 +287,26 @@ def wrapped(values, requires_grad=False):
     return out
 
 
+def test_writes_in_place_with_history_are_refused():
+    y = wrapped([1.0, 2.0, 3.0], True) * 2
+    with pytest.raises(NotImplementedError, match=r"Wrapped\.mul_\(\).*where an operand requires grad"):
+        y.mul_(3)
+    with pytest.raises(NotImplementedError, match=r"Wrapped\.mul_\(\)"):
+        y *= 3
+    plain_source = smolder.ones(3, requires_grad=True)
+    w = wrapped([1.0, 2.0, 3.0])
+    with pytest.raises(NotImplementedError, match=r"Wrapped\.copy_\(\)"):
+        w.copy_(plain_source)
+    with pytest.raises(NotImplementedError, match=r"Wrapped\.add_\(\)"):
+        w.add_(other=plain_source)
+    leaf = wrapped([1.0, 2.0, 3.0], True)
+    with pytest.raises(RuntimeError, match="a leaf Variable that requires grad is being used in an in-place"):
+        leaf.mul_(3)
+    with smolder.no_grad():
+        leaf.mul_(3)
+    assert leaf.inner.tolist() == [3, 6, 9] and w.inner.tolist() == [1, 2, 3]
+
+
 def test_writes_at_an_index_are_the_classs():
     w = wrapped([[0.0, 0.0, 0.0], [0.0, 0.0, 0.0]])
     w[0] = 5

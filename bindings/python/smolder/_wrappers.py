@@ -137,9 +137,14 @@ def _detach(self):
     return ask(_ops.aten("detach"), (self,), {})
 
 
+def _write(name, args, kwargs):
+    _check_history(name, args, kwargs)
+    ask(_ops.aten(name), args, kwargs)
+    return args[0]
+
+
 def _copy(self, other, non_blocking=False):
-    ask(_ops.aten("copy_"), (self, other, non_blocking) if non_blocking else (self, other), {})
-    return self
+    return _write("copy_", (self, other, non_blocking) if non_blocking else (self, other), {})
 
 
 def _to_device(self, device, non_blocking=False):
@@ -178,6 +183,23 @@ def ask_as_torch(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return ask(op, args, kwargs)
 
 
+def _check_history(name, args, kwargs):
+    """Raises where a write would have history: the class's attributes change, and nothing links them to what they were."""
+    if not _core.is_grad_enabled():
+        return
+    with below_functions():
+        self = args[0]
+        if self.requires_grad and self.is_leaf:
+            raise RuntimeError("a leaf Variable that requires grad is being used in an in-place operation.")
+        if not _ops.any_requires_grad((args, tuple(kwargs.values()))):
+            return
+    raise NotImplementedError(
+        f"{type(self).__name__}.{name}(): a write in place to a tensor of a class with a __torch_dispatch__ is not "
+        f"supported where an operand requires grad: found one that does. Use the op that is not in place, or write "
+        f"under no_grad()"
+    )
+
+
 def answer(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """What a call of a bound function with such tensors is, where ops that are recorded do not tell; else NotImplemented."""
     name = function.__name__
@@ -187,8 +209,7 @@ def answer(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if name in _FUNCTIONS:
             return _FUNCTIONS[name](*args, **kwargs)
         if name.endswith("_") and name[0] != "_" and name not in _NOT_WRITING:
-            ask(_ops.aten(name), args, kwargs)
-            return args[0]
+            return _write(name, args, kwargs)
     if name not in _OTHER_OPS or _called.name is not None:
         return NotImplemented
     _called.name = name
