@@ -377,6 +377,26 @@ def test_parameters_stay_parameters():
     assert isinstance(layer.weight, nn.Parameter) and layer.weight.note == "kept"
 
 
+def test_modes_see_what_is_not_recorded():
+    class Log(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            seen.append((str(func), types))
+            return func(*args, **(kwargs or {}))
+
+    seen = []
+    w = wrapped([1.0, 2.0])
+    with Log():
+        d = w.detach()
+        w.mul_(2)
+        w.copy_(w + 1)
+    names = [name for name, _ in seen]
+    assert type(d) is Wrapped and w.inner.tolist() == [3, 5]
+    assert [n for n in names if n != "aten.add.default"] == [
+        "aten.detach.default", "aten.mul_.default", "aten.copy_.default"
+    ]  # fmt: skip
+    assert seen[0] == ("aten.detach.default", (Wrapped,))
+
+
 def test_history_is_of_the_result_and_not_of_the_answer():
     answers = []
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 from smolder import _core, _ops, _wrappers
+from smolder._modes import no_grad
 
 
 class _State(threading.local):
@@ -171,6 +172,14 @@ def ask(core: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             return answer(op, args, kwargs)
         finally:
             _ops.asked.calls.pop()
+
+
+def ask_of(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The same of an op that is not recorded, below autograd."""
+    if not _state.modes:
+        return _wrappers.ask(op, args, kwargs)
+    with _wrappers.below_functions(), no_grad(), _asked_mode() as answer:
+        return answer(op, args, kwargs)
 
 
 @contextlib.contextmanager

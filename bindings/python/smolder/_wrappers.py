@@ -133,13 +133,20 @@ def ask(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 # -- functions that are recorded as no op
 
 
+def _asked(name, args, kwargs):
+    """The answer to torch's op of that name: of the innermost mode, or, without any, of the classes."""
+    from smolder import _dispatch
+
+    return _dispatch.ask_of(_ops.aten(name), args, kwargs)
+
+
 def _detach(self):
-    return ask(_ops.aten("detach"), (self,), {})
+    return _asked("detach", (self,), {})
 
 
 def _write(name, args, kwargs):
     _check_history(name, args, kwargs)
-    ask(_ops.aten(name), args, kwargs)
+    _asked(name, args, kwargs)
     return args[0]
 
 
@@ -149,7 +156,7 @@ def _copy(self, other, non_blocking=False):
 
 def _to_device(self, device, non_blocking=False):
     options = {"device": usable_device(device)} | ({"non_blocking": True} if non_blocking else {})
-    return ask(_ops.aten("_to_copy"), (self,), options)
+    return _asked("_to_copy", (self,), options)
 
 
 _FUNCTIONS = {"detach": _detach, "copy_": _copy, "_to_device": _to_device}  # any other that ends in _ writes
