@@ -29,6 +29,7 @@
 #include "smolder/lazy/strides.h"
 #include "smolder/lazy/tape.h"
 #include "smolder/lazy/view.h"
+#include "smolder/lazy/wrapper.h"
 
 namespace smolder::lazy {
 namespace {
@@ -478,6 +479,8 @@ void write_inplace(std::string_view op, Tensor& self, Tensor result) {
       return write_inplace(op, once, std::move(result));
     }
   }
+  if (self.impl()->value->wrapper || result.impl()->value->wrapper) [[unlikely]]
+    check_write(std::string(op) + "_", self, result);
   SMOLDER_CHECK(result.shape() == self.shape(), RuntimeError, op, "_: output with shape ", self.shape(),
                 " doesn't match the broadcast shape ", result.shape());
   SMOLDER_CHECK(result.device() == self.device(), RuntimeError, op,

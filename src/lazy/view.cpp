@@ -17,6 +17,7 @@
 #include "smolder/lazy/strides.h"
 #include "smolder/lazy/taken.h"
 #include "smolder/lazy/tape.h"
+#include "smolder/lazy/wrapper.h"
 
 namespace smolder::lazy {
 namespace {
@@ -131,10 +132,8 @@ void write_storage(TensorImpl* owner, const Tensor& source) {
     if (g_write.after) g_write.after(owner);
     return;
   }
-  SMOLDER_CHECK(
-      owner->value->wrapper == source.impl()->value->wrapper, NotImplementedError,
-      "a write in place between a tensor and one of a class with a __torch_dispatch__ is not supported, where "
-      "that class does not answer for it");
+  if (owner->value->wrapper || source.impl()->value->wrapper) [[unlikely]]
+    check_write("copy_", handle(owner), source);
   if (owner->steps) [[unlikely]] {  // it has no base, so they are a pick
     const auto& pick = static_cast<const Pick&>(*owner->steps);
     const bool pairs = is_complex(pick.from.dtype()) && !is_complex(source.dtype());

@@ -29,7 +29,8 @@ Dims order_of(const Dims& shape, const Dims& strides) {
 
 }  // namespace
 
-Tensor make_wrapper(const ir::Meta& meta, const Dims& strides, Device device, std::shared_ptr<void> content) {
+Tensor make_wrapper(const ir::Meta& meta, const Dims& strides, Device device, std::shared_ptr<void> content,
+                    std::string class_name) {
   SMOLDER_CHECK(strides.size() == meta.shape.size(), ValueError, "_make_wrapper_subclass: ", strides.size(),
                 " strides of ", meta.shape.size(), " sizes");
   const Dims order = smolder::numel(meta.shape) > 0 ? order_of(meta.shape, strides) : Dims();
@@ -38,10 +39,22 @@ Tensor make_wrapper(const ir::Meta& meta, const Dims& strides, Device device, st
   v->device = device;
   v->wrapper = true;
   v->content = std::move(content);
+  v->class_name = std::move(class_name);
   Tensor out(new TensorImpl(ValueRef::first(v)));
   out.impl()->inference = inference_mode_enabled();
   if (!order.empty()) set_order(out, order);
   return out;
+}
+
+void check_write(std::string_view function, const Tensor& self, const Tensor& source) {
+  const auto kind = [](const Tensor& t) {
+    const WrapperValue* const w = wrapper(t.impl());
+    return w ? std::string_view(w->class_name) : "Tensor";
+  };
+  SMOLDER_CHECK(self.impl()->value->wrapper == source.impl()->value->wrapper, NotImplementedError, function,
+                ": a write in place of a ", kind(source), " to a ", kind(self),
+                " is not supported, where the __torch_dispatch__ of that class did not answer with a tensor of the "
+                "kind that is written to: use the function that is not in place");
 }
 
 void delete_wrapper(Value* value) noexcept { delete static_cast<WrapperValue*>(value); }

@@ -377,6 +377,14 @@ def test_parameters_stay_parameters():
     assert isinstance(layer.weight, nn.Parameter) and layer.weight.note == "kept"
 
 
+def test_writes_to_another_kind_are_named():
+    x = smolder.zeros(3)
+    with pytest.raises(NotImplementedError, match=r"add_: a write in place of a Wrapped to a Tensor"):
+        x.add_(wrapped([1.0, 2.0, 3.0]))
+    with pytest.raises(NotImplementedError, match=r"copy_: a write in place of a Wrapped to a Tensor"):
+        x.copy_(wrapped([1.0, 2.0, 3.0]))
+
+
 def test_modes_see_what_is_not_recorded():
     class Log(TorchDispatchMode):
         def __torch_dispatch__(self, func, types, args=(), kwargs=None):

@@ -31,7 +31,8 @@ const Content& content_of(const lazy::WrapperValue& value) { return *static_cast
 nb::object make(nb::handle type, const Dims& shape, const Dims& strides, PyDType dtype, const std::string& device) {
   const nb::dict attributes;
   auto content = std::make_shared<Content>(SharedObject(type), SharedObject(attributes));
-  const Tensor t = lazy::make_wrapper({shape, dtype.value, false}, strides, parse_device(device), std::move(content));
+  const Tensor t = lazy::make_wrapper({shape, dtype.value, false}, strides, parse_device(device), std::move(content),
+                                      nb::cast<std::string>(type.attr("__name__")));
   return object_with(type, attributes, t);
 }
 
