@@ -377,6 +377,39 @@ def test_parameters_stay_parameters():
     assert isinstance(layer.weight, nn.Parameter) and layer.weight.note == "kept"
 
 
+@pytest.mark.parametrize(
+    "name", ["SGD", "Adam", "AdamW", "RMSprop", "Adagrad", "NAdam", "RAdam", "Adamax", "ASGD", "Rprop"]
+)
+def test_optimizers_step(name):
+    options = {"lr": 0.1} | ({"momentum": 0.9} if name == "SGD" else {})
+    ends = []
+    for make in (wrapped, smolder.tensor):
+        p = nn.Parameter(make([1.0, 2.0, 3.0]))
+        optimizer = getattr(smolder.optim, name)([p], **options)
+        for _ in range(3):
+            optimizer.zero_grad()
+            (p * p).sum().backward()
+            optimizer.step()
+        assert isinstance(p, nn.Parameter)
+        ends.append((p.inner if type(p) is Wrapped else p).detach().numpy())
+    np.testing.assert_allclose(ends[0], ends[1], rtol=1e-6)
+
+
+def test_tensors_like_them_are_asked_of_the_class():
+    w = wrapped([1.0, 2.0])
+    made = [
+        smolder.zeros_like(w), smolder.ones_like(w), smolder.empty_like(w), smolder.rand_like(w), smolder.randn_like(w),
+        smolder.randint_like(w, 5), w.new_empty(3), w.new_zeros(3),
+    ]  # fmt: skip
+    assert all(type(m) is Wrapped for m in made)
+    assert made[0].inner.tolist() == [0, 0] and made[1].inner.tolist() == [1, 1]
+    assert Wrapped.seen[:2] == ("aten.zeros_like.default", "aten.ones_like.default")
+    filled = smolder.full_like(w, 3, dtype=smolder.float64, requires_grad=True)
+    assert filled.dtype == smolder.float64 and filled.requires_grad and filled.inner.tolist() == [3, 3]
+    assert w.new_full((2, 1), 5.0).inner.tolist() == [[5], [5]] and w.new_ones(size=(1,)).inner.tolist() == [1]
+    assert type(w.new_tensor([1])) is Tensor
+
+
 def test_writes_to_another_kind_are_named():
     x = smolder.zeros(3)
     with pytest.raises(NotImplementedError, match=r"add_: a write in place of a Wrapped to a Tensor"):

@@ -181,6 +181,10 @@ def placed_like(make: _F) -> _F:
             if has_torch_function_unary(input):  # by the function's public name
                 options = options if device is None else {"device": device, **options}
                 return handle_torch_function(call, (input,), input, *args, **options)
+            from smolder import _wrappers
+
+            if _wrappers.has_class(input) and call.__name__ != "new_tensor":  # which is a plain one, as in torch
+                return _wrappers.like(call.__name__, input, args, {**options, "device": device})
             if not isinstance(input, _core.Tensor):
                 name, kind = call.__name__, type(input).__name__
                 raise TypeError(f"{name}(): argument 'input' (position 1) must be Tensor, not {kind}")

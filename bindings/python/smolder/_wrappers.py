@@ -159,7 +159,22 @@ def _to_device(self, device, non_blocking=False):
     return _asked("_to_copy", (self,), options)
 
 
+def like(name: str, tensor: Any, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    """A new tensor by a function of torch's whose name ends in _like or begins with new_."""
+    requires_grad = options.pop("requires_grad", False)
+    given = {k: v for k, v in options.items() if v is not None and not (k == "pin_memory" and v is False)}
+    out = _asked(name, (tensor, *args), given)
+    return out.requires_grad_() if requires_grad else out
+
+
+def _made_like(name):
+    return lambda self, *args, **options: like(name, self, args, options)
+
+
 _FUNCTIONS = {"detach": _detach, "copy_": _copy, "_to_device": _to_device}  # any other that ends in _ writes
+for _name in ("zeros_like", "ones_like", "empty_like", "full_like", "rand_like", "randn_like"):
+    _FUNCTIONS[_name] = _made_like(_name)
+_FUNCTIONS["zero_state"] = _made_like("zeros_like")  # of optimizers
 
 
 # -- functions that are recorded as an op of another name
