@@ -164,6 +164,47 @@ def test_a_picked_row_of_a_leaf_is_refused():
     assert x.tolist() == [[1, 1], [1, 1]]
 
 
+def number(n):
+    """n, as a number that is computed."""
+    return (smolder.arange(3.0) - n).abs().argmin()
+
+
+def write_a_part(x):
+    y = x[number(1), 0, number(2)]
+    y += 1
+
+
+def write_under_a_mode(x):
+    with smolder.overrides.BaseTorchFunctionMode():
+        x[number(1)].mul_(2)
+
+
+WRITES = [
+    write_a_part,
+    write_under_a_mode,
+]
+
+
+@pytest.mark.parametrize("mode", ["recorded", "eager", "compiled"])
+@pytest.mark.parametrize("write", WRITES)
+def test_writes_to_picks_are_those_to_views(write, mode, monkeypatch):
+    expected = smolder.arange(27.0).reshape(3, 3, 3)
+    with monkeypatch.context() as known:
+        known.setitem(globals(), "number", int)
+        write(expected)
+
+    def f(x):
+        write(x)
+        return x * 1
+
+    g = smolder.compile(f) if mode == "compiled" else f
+    for _ in range(3):
+        x = smolder.arange(27.0).reshape(3, 3, 3)
+        with smolder.eager() if mode == "eager" else smolder.enable_grad():
+            y = g(x)
+        assert x.tolist() == y.tolist() == expected.tolist()
+
+
 @NUMPY
 def test_a_picked_row_of_an_array():
     x = smolder.ones(2, 2)

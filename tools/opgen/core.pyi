@@ -389,6 +389,7 @@ class Tensor:
     def renorm_(self, p: _Number, dim: _int, maxnorm: _Number) -> Tensor:
         """renorm, written into self."""
     def _known_number(self) -> _int | None: ...
+    def _pick(self, axis: _int, positions: Sequence[Tensor], /) -> Tensor: ...
     def histogram(
         input,
         bins: _int | Tensor = 100,

@@ -204,7 +204,7 @@ def get(tensor, index):
     selected, pending = view(tensor, index)
     if pending:
         moved, _, axis, indices = _together(selected, pending)
-        return _core.index_at(moved, axis, indices)
+        return moved._pick(axis, indices)
     return selected.reshape(selected.shape) if selected is tensor else selected
 
 

@@ -215,6 +215,7 @@ std::optional<int64_t> known_number(const Tensor& t) {
   if (lazy::any_former()) lazy::follow_storage(impl);
   const auto is_known = [](const lazy::Value& v) { return v.buffer && !v.pending && !v.external && !v.batched; };
   const lazy::TensorImpl* const owner = lazy::owner_of(t.impl());
+  if (owner->steps) lazy::refresh(impl);  // it was picked
   const bool is_integer = t.dtype() == DType::kInt64 || t.dtype() == DType::kInt32;
   if (!is_integer || t.dim() > 0 || t.device().type != DeviceType::kCPU || lazy::Capture::current() ||
       impl->value->batched || impl->value->external || !is_known(*owner->value)) {
@@ -226,6 +227,19 @@ std::optional<int64_t> known_number(const Tensor& t) {
   return *reinterpret_cast<const int32_t*>(place);
 }
 
+Tensor pick(const Tensor& from, int64_t axis, const std::vector<Tensor>& positions) {
+  const bool is_view =
+      lazy::batch_depth() == 0 && std::ranges::all_of(positions, [](const Tensor& p) { return p.dim() == 0; });
+  if (is_view && lazy::is_external(from) && !lazy::Capture::current()) {  // which is read now, and so are they
+    Tensor out = from;
+    for (const Tensor& p : positions) out = select(out, axis, p.item<int64_t>());
+    return out;
+  }
+  Tensor out = own(index_at(from, axis, positions));
+  if (is_view) lazy::write_back(out, from, axis, positions);
+  return out;
+}
+
 PyObject* get_item(PyObject* self, PyObject* index) {
   if (modes_are_on() || is_sparse(self)) [[unlikely]]
     return in_python("get", self, index, nullptr);
@@ -235,10 +249,7 @@ PyObject* get_item(PyObject* self, PyObject* index) {
     if (!selected) return in_python("get", self, index, nullptr);
     const Tensor& view = selected->view;
     if (!selected->positions.empty()) {
-      Tensor out = own(index_at(view, selected->axis, selected->positions));
-      const bool is_view = std::ranges::all_of(selected->positions, [](const Tensor& p) { return p.dim() == 0; });
-      if (is_view && lazy::batch_depth() == 0) lazy::write_back(out, view, selected->axis, selected->positions);
-      return wrap(std::move(out));
+      return wrap(pick(view, selected->axis, selected->positions));
     }
     return wrap(view.impl() == t.impl() ? reshape(t, t.shape()) : Tensor(view));
   } catch (nb::python_error& e) {

@@ -188,6 +188,7 @@ nb::class_<Tensor> bind_tensor(nb::module_& m) {
                      return Tensor(impl->base);
                    })
       .def("_known_number", &known_number)
+      .def("_pick", &pick)
       // For t_() and its like: the object is another view of the same storage from then on.
       .def("_become", [](Tensor& self, const Tensor& other) { self = other; })
       .def("_detach_", &Tensor::detach_)
