@@ -394,8 +394,6 @@ int StepCapture::make(TensorImpl* impl) {
     (base >= 0 ? m.of_made : m.of_input) = base >= 0 ? base : -1 - base;
     m.steps = impl->steps;
     m.detached = impl->detached;
-  } else {
-    impl->steps = nullptr;  // outside of the function it is a copy of what it was picked from
   }
   if (impl->external) stop("a tensor on memory that is shared with arrays");
   m.value = source_of(impl->value);
@@ -474,6 +472,9 @@ std::shared_ptr<CompiledStep> StepCapture::finish(const std::vector<Tensor>& out
   step_->draws_ = capture_.draws();
   step_->constants_ = capture_.constants();
   if (capture_.broken()) return nullptr;
+  for (const Tensor& t : made_) {  // outside of the function, as in its next calls, a copy of what it was picked from
+    if (!t.impl()->base) t.impl()->steps = nullptr;
+  }
   forget_unused();
   return step_;
 }

@@ -205,6 +205,17 @@ def test_writes_to_picks_are_those_to_views(write, mode, monkeypatch):
         assert x.tolist() == y.tolist() == expected.tolist()
 
 
+def test_a_compiled_function_that_stops_writes_through_its_pick_all_the_same():
+    def f(x):
+        y = x[number(1)]
+        return y, y.new_ones(1, requires_grad=True)
+
+    x = smolder.ones(3, 2)
+    y, _ = smolder.compile(f)(x)
+    y += 1
+    assert x.tolist() == [[1, 1], [2, 2], [1, 1]]
+
+
 @NUMPY
 def test_a_picked_row_of_an_array():
     x = smolder.ones(2, 2)
