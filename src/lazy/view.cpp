@@ -507,6 +507,7 @@ void leave_storage(TensorImpl* self) {
     owner->detached = true;
     owner->saw_base();
   } else {
+    owner->steps = self->steps;  // of a pick
     owner->external = std::move(self->external);
   }
   left.formers.push_back({self->version, kept, dependents});

@@ -179,9 +179,17 @@ def write_under_a_mode(x):
         x[number(1)].mul_(2)
 
 
+def write_a_view_of_what_was_left(x):
+    y = x[number(1)]
+    v = y.view(-1)
+    y.data = smolder.ones(2)
+    v += 1
+
+
 WRITES = [
     write_a_part,
     write_under_a_mode,
+    write_a_view_of_what_was_left,
 ]
 
 
