@@ -108,12 +108,30 @@ Tensor undo_all(const TensorImpl* impl, const Tensor& source) {
   return now;
 }
 
+thread_local std::vector<Tensor>* t_let_go = nullptr;  ///< by a pick that goes
+
 /// What stands in for the steps of storage that was picked from another tensor: see write_back.
 struct Pick : ViewStep {
   Tensor from;
   int64_t axis = 0;
   std::vector<Tensor> positions;
   Dims shape;  ///< of what they pick
+
+  /// Lets go of a chain of picks one by one: there may be more of them than a stack holds.
+  ~Pick() {
+    if (t_let_go) {
+      t_let_go->push_back(std::move(from));
+      return;
+    }
+    std::vector<Tensor> waiting;
+    waiting.push_back(std::move(from));
+    t_let_go = &waiting;
+    while (!waiting.empty()) {
+      const Tensor next = std::move(waiting.back());
+      waiting.pop_back();
+    }
+    t_let_go = nullptr;
+  }
 };
 
 /// The same as write_value() without a tape, which runs no op on such values: one that dies runs code of Python, which

@@ -213,6 +213,13 @@ def test_writes_to_picks_are_those_to_views(write, mode, monkeypatch):
         assert x.tolist() == y.tolist() == expected.tolist()
 
 
+def test_a_chain_of_picks_goes_without_calls_in_calls():
+    x = smolder.zeros(2)
+    for _ in range(20000):
+        x = x.unsqueeze(0)[smolder.arange(1).argmax()]
+    del x
+
+
 def test_a_compiled_function_that_stops_writes_through_its_pick_all_the_same():
     def f(x):
         y = x[number(1)]
