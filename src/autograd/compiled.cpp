@@ -37,7 +37,7 @@ constexpr size_t kMostOutputs = 64;
 void follow_write(TensorImpl* impl, const ValueRef& now) {
   impl->value = now;
   impl->saw_base();
-  ++impl->version;
+  impl->written();
 }
 
 /// The findings of a walk from a tensor's history to the leaves.

@@ -181,7 +181,7 @@ Tensor write_elements(TensorImpl* owner, Tensor source) {
     all = before->elements;
   }
   owner->value = value_at(level, all, before->spread, before->outer);
-  ++owner->version;
+  owner->written();
   return {};
 }
 

@@ -21,7 +21,7 @@ void take_back(GivenStep& step, bool failed) {
   for (size_t i = 0; i < step.donated.size(); ++i) step.donated[i].leaf->buffer = std::move(memory[i]);
   for (auto w = step.writes.rbegin(); w != step.writes.rend(); ++w) {
     w->tensor.impl()->value = std::move(w->before);
-    ++w->tensor.impl()->version;  // its views hold what failed
+    w->tensor.impl()->written();  // its views hold what failed
   }
   DrawLog::undo(step.draws);
 }

@@ -372,7 +372,7 @@ void Tape::lose(const Losses& losses, const std::unordered_map<uint32_t, ValueRe
     if (lost == rewrites_.end()) continue;
     if (made_here[i]) give_back(i, losses.of(lost->thread)->end, written);
     impl->value = writes_[i].before;
-    ++impl->version;  // its views hold what failed
+    impl->written();  // its views hold what failed
   }
   for (Value* const v : slots_) {
     if (v && v->pending) v->pending = false;

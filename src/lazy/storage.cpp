@@ -236,7 +236,7 @@ void write_external(const Tensor& t, const Tensor& source) {
     tape.settle_given();
   }
   copy_elements(elements, window(t));
-  ++owner_of(t.impl())->version;
+  owner_of(t.impl())->written();
 }
 
 namespace {

@@ -389,7 +389,7 @@ void Tape::abandon(std::string why) {
   if (!is_own_ && !others) StepUndo::fail();
   for (Write& w : writes_) {
     w.tensor.impl()->value = w.before;
-    ++w.tensor.impl()->version;  // its views hold what failed
+    w.tensor.impl()->written();  // its views hold what failed
   }
   for (Value* v : slots_) {
     if (v && v->pending) v->pending = false;

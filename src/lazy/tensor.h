@@ -77,7 +77,7 @@ class TensorImpl {
   ViewOrigin origin = ViewOrigin::kOrdinary;
   ValueRef value;
   TensorImpl* base = nullptr;  ///< owning; null for who holds the storage. Of a view: that, or a detached tensor
-  std::shared_ptr<const ViewStep> steps;  ///< from the base to here; null where there are none
+  std::shared_ptr<const ViewStep> steps;  ///< from the base to here; null where there are none. Without a base: a pick
   std::unique_ptr<External> external;     ///< of who holds the storage
   /// In the tensor that holds the storage: its dimensions from the outermost in memory on, where that is not row-major.
   /// The value is row-major all the same: only strides go by this, and the memory that arrays share.
@@ -91,8 +91,8 @@ class TensorImpl {
 
   /// Whether elements may lie otherwise than in row-major order.
   bool may_be_window() const {
-    if (order || steps || external) return true;
-    return base && (base->order || base->external || base->base);
+    if (order || external) return true;
+    return base && (steps || base->order || base->external || base->base);
   }
   uint32_t writes() const { return version - moves; }
   bool base_was_written() const { return base->writes() != seen_version - seen_moves; }
@@ -101,11 +101,18 @@ class TensorImpl {
     seen_version = base->version;
     seen_moves = base->moves;
   }
+  /// Its storage was written: views are to be read again.
+  void written() {
+    ++version;
+    changes.fetch_add(1, std::memory_order_relaxed);
+  }
   /// Views are to be read again, and nothing was written.
   void moved() {
-    ++version;
+    written();
     ++moves;
   }
+  /// Writes to any storage, and its moves: while the count stays, nothing is to be read again.
+  static std::atomic<uint64_t> changes;
 
   static void* operator new(size_t size);
   static void operator delete(void* p) noexcept;

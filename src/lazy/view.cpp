@@ -9,6 +9,7 @@
 
 #include "smolder/core/fork.h"
 #include "smolder/lazy/batch_access.h"
+#include "smolder/lazy/capture.h"
 #include "smolder/lazy/former.h"
 #include "smolder/lazy/observers.h"
 #include "smolder/lazy/ops.h"  // generated
@@ -115,7 +116,12 @@ struct Pick : ViewStep {
   Tensor from;
   int64_t axis = 0;
   std::vector<Tensor> positions;
-  Dims shape;  ///< of what they pick
+  Dims shape;             ///< of what they pick
+  bool with_grad = true;  ///< they picked with gradients on
+  bool detached = false;  ///< `from` was
+  // Of when the value was picked or written; they change as it is picked again, which handles of one thread do.
+  mutable uint32_t writes = 0;  ///< of the storage of `from`
+  mutable uint64_t looked = 0;  ///< TensorImpl::changes; 0 where changes are not seen, as those of arrays
 
   /// Lets go of a chain of picks one by one: there may be more of them than a stack holds.
   ~Pick() {
@@ -132,14 +138,82 @@ struct Pick : ViewStep {
     }
     t_let_go = nullptr;
   }
+  /// Whether `from` was given another storage, so that nobody sees the former there.
+  bool was_left() const { return from.impl()->detached && !detached; }
+  /// `from`, or the view of it that is all of it: a write to what is picked is one to a view.
+  Tensor view() const { return from.impl()->base && !from.impl()->detached ? from : reshape(from, from.shape()); }
 };
 
 /// The same as write_value() without a tape, which runs no op on such values: one that dies runs code of Python, which
 /// may record, so that no lock may be held and no tape may keep it.
 void replace_wrapper(TensorImpl* owner, const ValueRef& value) {
   const ValueRef before = std::exchange(owner->value, value);
-  ++owner->version;
+  owner->written();
   if (g_write.after) g_write.after(owner);
+}
+
+/// The pick of who holds storage; null where it was not picked, or was from what it is no longer seen in.
+const Pick* pick_of(TensorImpl* owner) {
+  if (owner->base || !owner->steps) return nullptr;
+  const auto* const pick = static_cast<const Pick*>(owner->steps.get());
+  if (!pick->was_left()) return pick;
+  owner->steps = nullptr;
+  return nullptr;
+}
+
+/// Whether what is in `from` may change and no count tell it, as arrays see it.
+bool is_unseen(const Tensor& from) {
+  const Pick* const pick = pick_of(owner_of(from.impl()));
+  return is_external(from) || (pick && pick->looked == 0);
+}
+
+uint64_t changes() { return TensorImpl::changes.load(std::memory_order_relaxed); }
+
+/// The pick is of a function that a capture runs, or the capture ends: positions from before it are not its own.
+void check_capture(TensorImpl* owner) {
+  const Capture* const capture = Capture::current();
+  if (capture && !capture->made(owner)) break_capture("x[i] of a number i that was computed before", 0);
+}
+
+constexpr int kMostPicks = 1000;  ///< that one write goes through, each with calls on the stack
+thread_local int t_picks = 0;
+
+/// The storage of `owner` was written: so is what it was picked from, by `source`.
+void put_back(TensorImpl* owner, const Tensor& source) {
+  const Pick* const pick = pick_of(owner);
+  if (!pick) return;
+  check_capture(owner);
+  struct Deeper {
+    Deeper() { ++t_picks; }
+    ~Deeper() { --t_picks; }
+  } const deeper;
+  SMOLDER_CHECK(
+      t_picks <= kMostPicks, RuntimeError, "a write in place to x[i] of a number i that is computed, where x ",
+      "is such a tensor itself, and so on, goes through at most ", kMostPicks, " of them; clone() one of them first");
+  const Tensor from = pick->view();
+  const bool pairs = is_complex(from.dtype()) && !is_complex(source.dtype());
+  Dims shape = pick->shape;
+  if (pairs) shape.push_back(2);
+  const Tensor put = reshape(source, shape);
+  assign(from, index_put_at(from, pick->axis, pairs ? view_as_complex(put) : put, false, TensorList(pick->positions)));
+  pick->writes = version(from);
+}
+
+/// Picks once more; what is picked from is up to date, but for being read again.
+void pick_once_more(TensorImpl* owner, const Pick& pick) {
+  const bool keeps = owner->requires_grad && !pick.from.requires_grad();
+  const GradMode mode(!keeps && (pick.with_grad || grad_enabled()));
+  Tensor now = index_at(pick.from, pick.axis, pick.positions);
+  if (is_complex(now.dtype()) && !is_complex(owner->value->meta->dtype)) now = view_as_real(now);
+  now = reshape(now, owner->value->meta->shape);
+  refresh(now.impl());
+  if (owner->external) {
+    write_external(handle(owner), now);
+  } else {
+    owner->value = now.impl()->value;
+  }
+  if (g_write.after) g_write.after(owner);
+  if (g_rebase && !keeps) g_rebase(owner, now.impl());
 }
 
 /// Puts `source`'s value into who holds the storage.
@@ -152,15 +226,8 @@ void write_storage(TensorImpl* owner, const Tensor& source) {
   }
   if (owner->value->wrapper || source.impl()->value->wrapper) [[unlikely]]
     check_write("copy_", handle(owner), source);
-  if (owner->steps) [[unlikely]] {  // it has no base, so they are a pick
-    const auto& pick = static_cast<const Pick&>(*owner->steps);
-    const bool pairs = is_complex(pick.from.dtype()) && !is_complex(source.dtype());
-    Dims shape = pick.shape;
-    if (pairs) shape.push_back(2);
-    const Tensor put = reshape(source, shape);
-    assign(pick.from,
-           index_put_at(pick.from, pick.axis, pairs ? view_as_complex(put) : put, false, TensorList(pick.positions)));
-  }
+  if (owner->steps) [[unlikely]]
+    put_back(owner, source);
   if (owner->value->wrapper) [[unlikely]]
     return replace_wrapper(owner, source.impl()->value);
   Tape& tape = Tape::on(source.impl()->value->device);
@@ -180,8 +247,10 @@ void write_through(TensorImpl* impl, const Tensor& source) {
   if (g_write.after) g_write.after(owner_of(impl));
   if (heir->detached) {
     heir->saw_base();
-    ++heir->version;
+    heir->written();
   }
+  if (TensorImpl* const owner = owner_of(impl); owner->steps) [[unlikely]]
+    put_back(owner, handle(owner));
   if (g_rebase) g_rebase(heir, whole.impl());
 }
 
@@ -203,7 +272,7 @@ void write(TensorImpl* impl, const Tensor& source) {
       impl->value = source.impl()->value;
       impl->saw_base();
     }
-    ++impl->version;
+    impl->written();
   } else {
     write_storage(impl, source);
   }
@@ -285,11 +354,42 @@ void write_back(const Tensor& picked, const Tensor& from, int64_t axis, std::spa
   pick->from = from;
   pick->axis = axis;
   pick->shape = picked.shape();
+  pick->with_grad = grad_enabled();
+  pick->detached = from.impl()->detached;
+  pick->writes = version(from);
+  pick->looked = is_unseen(from) ? 0 : changes();
   for (const Tensor& at : positions) {  // as they are now
     refresh(at.impl());
     pick->positions.push_back(is_external(at) ? clone(at) : Tensor(new TensorImpl(at.impl()->value)));
   }
   owner->steps = std::move(pick);
+}
+
+void pick_again(TensorImpl* owner) {
+  const uint64_t now = changes();
+  std::vector<TensorImpl*> chain;  // of picks of picks, without a call in a call
+  for (TensorImpl* at = owner;;) {
+    const Pick* const pick = pick_of(at);
+    if (!pick || pick->looked == now) break;
+    chain.push_back(at);
+    at = owner_of(pick->from.impl());
+  }
+  for (size_t i = chain.size(); i-- > 0;) {
+    TensorImpl* const at = chain[i];
+    const std::shared_ptr<const ViewStep> held = at->steps;
+    const Pick* const pick = pick_of(at);
+    if (!pick) continue;
+    pick->looked = now;  // to use what it is from looks no further
+    refresh(pick->from.impl());
+    const bool unseen = is_unseen(pick->from), written = pick->writes != version(pick->from);
+    if (unseen || written) {
+      check_capture(at);
+      pick->writes = version(pick->from);
+      pick_once_more(at, *pick);
+      written ? at->written() : at->moved();
+    }
+    pick->looked = unseen ? 0 : changes();
+  }
 }
 
 bool has_repeats(const Tensor& t) {
@@ -323,7 +423,7 @@ Tensor merge_repeats(const Tensor& input, Tensor result) {
 void write_value(Tape& tape, TensorImpl* owner, const ValueRef& value) {
   tape.note_write(handle(owner), value);
   owner->value = value;
-  ++owner->version;
+  owner->written();
   if (g_write.after) [[unlikely]]
     g_write.after(owner);
 }
@@ -379,8 +479,7 @@ void read_again(TensorImpl* impl) {
   impl->value = now.impl()->value;
   impl->saw_base();
   if (impl->detached) {
-    ++impl->version;
-    if (!written) ++impl->moves;
+    written ? impl->written() : impl->moved();
     if (written && g_rebase) g_rebase(impl, impl);
   } else if (g_rebase) {
     g_rebase(impl, keeps ? impl : now.impl());
@@ -603,6 +702,8 @@ bool take_base(TensorImpl* view) {
   view->origin = ViewOrigin::kOrdinary;
   return true;
 }
+
+std::atomic<uint64_t> TensorImpl::changes{1};
 
 TensorImpl::~TensorImpl() {
   if (base && any_former()) [[unlikely]]

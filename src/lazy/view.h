@@ -18,11 +18,19 @@ void write_value(Tape& tape, TensorImpl* owner, const ValueRef& value);
 
 /// Reads a view again from its base, which was written since.
 void read_again(TensorImpl* impl);
+/// Picks the value of `owner`, who holds storage that was picked (write_back), again, if it was written where it is
+/// from.
+void pick_again(TensorImpl* owner);
 /// The same when needed.
 inline void refresh(TensorImpl* impl) {
   TensorImpl* const base = impl->base;
-  if (!base) return;
-  if (base->base) refresh(base);
+  if (!base) {
+    if (impl->steps) [[unlikely]]
+      pick_again(impl);
+    return;
+  }
+  if (base->base || base->steps) [[unlikely]]
+    refresh(base);
   if (impl->seen_version != base->version) [[unlikely]]
     read_again(impl);
 }
@@ -40,9 +48,14 @@ uint32_t version(const Tensor& t);
 bool take_base(TensorImpl* view);
 
 /// Tells `picked`, which is from[..., i, j, ...] from dimension `axis` on for positions without dimensions, where it is
-/// from. In torch it is a view. The positions are not known when it is recorded, so it is a copy, and what is written
-/// to it is written there too.
+/// from. In torch it is a view. The positions are not known when it is recorded, so it is a copy: what is written to it
+/// is written there too, and it is picked again when it is used after a write there.
 void write_back(const Tensor& picked, const Tensor& from, int64_t axis, std::span<const Tensor> positions);
+/// Whether the storage of `impl` was.
+inline bool is_picked(const TensorImpl* impl) {
+  while (impl->base) impl = impl->base;
+  return impl->steps != nullptr;
+}
 
 /// Whether `t` has several elements in one place, as an expanded tensor does.
 bool has_repeats(const Tensor& t);

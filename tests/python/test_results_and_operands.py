@@ -159,7 +159,7 @@ def test_a_picked_position_is_that_of_the_call():
 
 def test_a_picked_row_of_a_leaf_is_refused():
     x = smolder.ones(2, 2, requires_grad=True)
-    with pytest.raises(RuntimeError, match="leaf Variable that requires grad"):
+    with pytest.raises(RuntimeError, match="a view of a leaf Variable that requires grad"):
         x[smolder.tensor([0, 1]).argmax()].zero_()
     assert x.tolist() == [[1, 1], [1, 1]]
 
@@ -179,6 +179,43 @@ def write_under_a_mode(x):
         x[number(1)].mul_(2)
 
 
+def write_after_a_write(x):
+    y = x[number(1)]
+    x.add_(10)
+    y += 1
+
+
+def write_two(x):
+    a, b = x[number(1)], x[number(1)]
+    a += 1
+    b += 1
+    a += b
+
+
+def write_a_part_of_two(x):
+    a, b = x[number(1)], x[number(1)][number(2)]
+    v = a[1:]
+    b.fill_(7)
+    v += 1
+    b += a.sum(0)
+
+
+def write_picks_of_picks(x):
+    a = x[number(1)]
+    b = a[number(0)]
+    x.mul_(3)
+    b += 1
+    a.sub_(b.clone())
+
+
+def write_alias(x):
+    y = x[number(1)]
+    d = y.detach()
+    x += 1
+    d *= 2
+    y += 1
+
+
 def write_a_view_of_what_was_left(x):
     y = x[number(1)]
     v = y.view(-1)
@@ -186,10 +223,31 @@ def write_a_view_of_what_was_left(x):
     v += 1
 
 
+def write_what_was_left(x):
+    y = x[number(1)]
+    z = x * 1
+    x.data = z
+    y += 1
+
+
+def write_a_picked_number(x):
+    i = smolder.tensor([0, 2, 1])
+    at = i[number(1)]
+    i -= 1
+    x[at] = 9
+
+
 WRITES = [
     write_a_part,
     write_under_a_mode,
+    write_after_a_write,
+    write_two,
+    write_a_part_of_two,
+    write_picks_of_picks,
+    write_alias,
     write_a_view_of_what_was_left,
+    write_what_was_left,
+    write_a_picked_number,
 ]
 
 
@@ -213,11 +271,43 @@ def test_writes_to_picks_are_those_to_views(write, mode, monkeypatch):
         assert x.tolist() == y.tolist() == expected.tolist()
 
 
+def test_a_pick_has_what_was_written_since():
+    x = smolder.ones(3, 2)
+    y = x[number(1)]
+    x += 1
+    assert y.tolist() == [2, 2]
+    w = smolder.tensor([2.0, 3.0], requires_grad=True)
+    z = x * 1
+    y = z[number(1)]
+    z *= w
+    (y * y).sum().backward()
+    assert w.grad.tolist() == [2 * 4 * 2, 2 * 4 * 3]
+
+
 def test_a_chain_of_picks_goes_without_calls_in_calls():
-    x = smolder.zeros(2)
-    for _ in range(20000):
+    x = base = smolder.zeros(2)
+    for i in range(20000):
         x = x.unsqueeze(0)[smolder.arange(1).argmax()]
+        if i % 5000 == 0:
+            base += 1
+    with pytest.raises(RuntimeError, match="goes through at most 1000"):
+        x += 1
+    assert x.tolist() == base.tolist() == [4, 4]
     del x
+
+
+def test_a_pick_is_in_rows():
+    x = smolder.ones(3, 2, 3)
+    assert x[number(1)].stride() == (3, 1) and x[number(1)].is_contiguous()
+
+
+def test_a_compiled_function_is_given_a_pick():
+    g = smolder.compile(lambda y: y.mul_(2).sum())
+    for pick in (False, True, False, True):
+        x = smolder.ones(3, 2)
+        y = x[number(1)] if pick else smolder.ones(2)
+        assert g(y).item() == 4
+        assert x.sum().item() == (8 if pick else 6)
 
 
 def test_a_compiled_function_that_stops_writes_through_its_pick_all_the_same():
@@ -227,6 +317,22 @@ def test_a_compiled_function_that_stops_writes_through_its_pick_all_the_same():
 
     x = smolder.ones(3, 2)
     y, _ = smolder.compile(f)(x)
+    y += 1
+    assert x.tolist() == [[1, 1], [2, 2], [1, 1]]
+
+
+@NUMPY
+def test_a_pick_of_an_array_is_of_its_memory():
+    x = smolder.ones(3, 2)
+    y, array = x[number(1)], x.numpy()
+    z = x[number(1)]
+    array[1] = 5
+    z += 1
+    y += 1
+    assert array.tolist() == [[1, 1], [7, 7], [1, 1]]
+    x = smolder.ones(3, 2)
+    y = x[number(1)]
+    y.numpy()
     y += 1
     assert x.tolist() == [[1, 1], [2, 2], [1, 1]]
 

@@ -153,6 +153,7 @@ TensorGuard::TensorGuard(PyObject* o, bool gradient) : type_(Py_TYPE(o)), gradie
   hooks_ = m && m->leaf_hooks;
   retains_ = m && m->retained;
   is_window_ = impl->may_be_window();
+  picked_ = lazy::is_picked(impl);
   if (is_window_) layout_ = lazy::layout(t);
 }
 
@@ -189,6 +190,7 @@ bool TensorGuard::holds(PyObject* o, std::string* why) const {
   } else if (!leaf_ || hooks_ || retains_ || (gradient_ && grad_)) {
     return no("gradient or history");
   }
+  if (lazy::is_picked(impl) != picked_) return no("whether a computed number picked it");
   if (is_window_ != impl->may_be_window()) return no("strides or offset");
   if (is_window_) {
     const lazy::Layout now = lazy::layout(t);

@@ -41,7 +41,7 @@ class TensorGuard {
   PyTypeObject* type_;
   const ir::Meta* meta_;
   Device device_;
-  bool requires_grad_, inference_, leaf_, view_, is_window_, detached_, hooks_, retains_, gradient_;
+  bool requires_grad_, inference_, leaf_, view_, is_window_, picked_, detached_, hooks_, retains_, gradient_;
   lazy::ViewOrigin origin_;
   lazy::Layout layout_;             ///< of what may be a window
   const ir::Meta* grad_ = nullptr;  ///< of the gradient; null where there is none
