@@ -55,8 +55,8 @@ Value hypotenuse(Value x, Value y, DType dtype) {
   return where(infinite, kInfinity, where(top == 0.0, 0.0, top * sqrt(a * a + c * c)));
 }
 
-/// A rational approximation, to 8e-6, then steps of Newton's method: one gives 9e-10, so that float32 is within 0.51 units
-/// in the last place.
+/// A rational approximation, to 8e-6, then steps of Newton's method: one gives 9e-10, so that float32 is within 0.51
+/// units in the last place.
 Value erf_inverse(Value y, DType dtype) {
   const Value z = y * y, tail = sqrt(neg(log((1.0 - abs(y)) * 0.5)));
   const Value inner = y * polynomial(z, std::array{0.886226899, -1.645349621, 0.914624893, -0.140543331}) /

@@ -24,8 +24,8 @@ DEVICE void let_kernel_after_start() {
   asm volatile("griddepcontrol.launch_dependents;");
 #endif
 }
-// A kernel may be launched while the one before it ends: it reads and writes nothing before this. A device holds as many
-// blocks as kFewBlocks at once, with room for those of the kernel after it.
+// A kernel may be launched while the one before it ends: it reads and writes nothing before this. A device holds as
+// many blocks as kFewBlocks at once, with room for those of the kernel after it.
 constexpr u32 kFewBlocks = 264;
 DEVICE void wait_for_kernel_before() {
 #if __CUDA_ARCH__ >= 900

@@ -1,6 +1,6 @@
-//! Products of few rows by a matrix, which take as long as the matrix takes to be read. The program names Element, Result,
-//! Sum and kRows, as many rows as there are or more. An element's products are added in 128 parts, part p those of chunks
-//! p, p + 128, ... of k in order, and the parts as a tree: its bits follow from k, however the operands lie.
+//! Products of few rows by a matrix, which take as long as the matrix takes to be read. The program names Element,
+//! Result, Sum and kRows, as many rows as there are or more. An element's products are added in 128 parts, part p those
+//! of chunks p, p + 128, ... of k in order, and the parts as a tree: its bits follow from k, however the operands lie.
 //@ kRowProduct
 constexpr int kChunk = 8, kParts = 128, kWarp = 32;
 enum { kRelu = 1, kWhole = 2 };
@@ -24,8 +24,8 @@ DEVICE void finish(const RowProductArguments& a, i64 row, i64 column, Sum sum) {
   a.c[row * a.c_row + column * a.c_col] = Narrow<Result>::of(a.flags & kRelu && sum < 0 ? Sum(0) : sum);
 }
 
-// A warp has a column of b, and a thread four parts of its products. Rows of a and columns of b are whole chunks that lie
-// side by side.
+// A warp has a column of b, and a thread four parts of its products. Rows of a and columns of b are whole chunks that
+// lie side by side.
 BOUNDED_KERNEL(multiply_lines, RowProductArguments, 128, 4) {
   constexpr int kEach = kParts / kWarp, kAhead = 16 / sizeof(Element), kTurn = kChunk * kWarp;
   constexpr int kLine = 128 / sizeof(Element);  // that memory gives as one

@@ -8,8 +8,8 @@
 
 namespace smolder::jit::cuda {
 
-/// A product that takes as long as its larger operand takes to be read; null where it is none. Sizes, dtypes and whether
-/// there is a bias decide that, and its bits; strides do not.
+/// A product that takes as long as its larger operand takes to be read; null where it is none. Sizes, dtypes and
+/// whether there is a bias decide that, and its bits; strides do not.
 std::unique_ptr<BoundLibrary> make_row_product(NativeDevice& device, const ProductSteps& steps);
 
 }  // namespace smolder::jit::cuda
