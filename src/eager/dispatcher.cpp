@@ -186,10 +186,6 @@ void register_kernel(DispatchKey key, ir::Op op, Kernel kernel) {
 }
 
 Kernel override_kernel(DispatchKey key, ir::Op op, Kernel kernel) {
-  // A plain function is one of ours to whoever looks (pieces.cpp), and may be called for a part of its operands.
-  if (kernel.target<void (*)(const KernelCall&)>()) {
-    kernel = [function = std::move(kernel)](const KernelCall& call) { function(call); };
-  }
   const Kernel* before = Table::get().put(key, op, std::move(kernel), true);
   return before ? *before : Kernel();
 }

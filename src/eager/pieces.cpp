@@ -7,6 +7,7 @@
 #include "smolder/core/counters.h"
 #include "smolder/core/size.h"
 #include "smolder/core/thread_pool.h"
+#include "smolder/eager/cpu/kernels.h"
 #include "smolder/eager/cpu/scratch.h"
 
 namespace smolder::eager {
@@ -24,14 +25,17 @@ constexpr int64_t kLargestItem = 8;
 
 using Function = void (*)(const KernelCall&);
 
-/// Kernels as plain functions, as ours are; empty where one is a user's, which is to be called once, from its thread.
-std::optional<std::vector<Function>> functions_of(std::span<const Pieces::Step> steps, DispatchKey key) {
+/// The kernels, null for kExpand; empty where one is a user's, which is to be called once, from its thread.
+std::optional<std::vector<Function>> functions_of(std::span<const Pieces::Step> steps) {
   std::vector<Function> out;
   for (const Pieces::Step& s : steps) {
-    const Kernel* const kernel = s.op == Op::kExpand ? nullptr : find_kernel(key, s.op);
+    out.push_back(nullptr);
+    if (s.op == Op::kExpand) continue;
+    const Kernel* const kernel = find_kernel(DispatchKey::kCPU, s.op);
     const Function* const plain = kernel ? kernel->target<Function>() : nullptr;
-    if (!plain && s.op != Op::kExpand) return std::nullopt;
-    out.push_back(plain ? *plain : nullptr);
+    const auto ours = std::ranges::find(cpu_kernels(), s.op, &CpuKernel::op);
+    if (!plain || ours == cpu_kernels().end() || *plain != ours->run) return std::nullopt;
+    out.back() = *plain;
   }
   return out;
 }
@@ -127,7 +131,7 @@ bool Pieces::run(std::vector<Array>& values, DispatchKey key) const {
   const int64_t n = numel(shape_);
   if (n <= kFew || key != DispatchKey::kCPU) return false;
   if (!std::ranges::all_of(operands_, [&](ValueId v) { return values[v].is_contiguous(); })) return false;
-  const auto functions = functions_of(steps_, key);
+  const auto functions = functions_of(steps_);
   if (!functions) return false;
   static Counter& by_pieces = counter("eager.by_pieces");
   by_pieces.add();

@@ -100,6 +100,32 @@ TEST(Pieces, TakeOnlyWhatLiesInOrder) {
   }
 }
 
+Kernel g_watched;            // the kernel that a plain function stands for
+int64_t g_largest_call = 0;  // of it, in elements
+void watch_kernel(const KernelCall& call) {
+  g_largest_call = std::max(g_largest_call, numel(call.outputs[0].shape));
+  g_watched(call);
+}
+
+TEST(Pieces, LeavePlainFunctionsOfUsersWhole) {
+  const Array x = numbers(DType::kFloat32, {kLarge}, 5);
+  bool ran = false;
+  for (const Op op : {Op::kMul, Op::kDiv, Op::kSigmoid, Op::kExp}) {
+    if (!ir::info(op).flags.primitive) continue;
+    g_largest_call = 0;
+    g_watched = *find_kernel(DispatchKey::kCPU, op);
+    override_kernel(DispatchKey::kCPU, op, &watch_kernel);
+    execute(Op::kSilu, {{x}}, {});
+    override_kernel(DispatchKey::kCPU, op, g_watched);
+    EXPECT_TRUE(g_largest_call == 0 || g_largest_call == kLarge) << g_largest_call;
+    ran = ran || g_largest_call > 0;
+  }
+  EXPECT_TRUE(ran);
+  const int64_t before = ran_by_pieces();
+  execute(Op::kSilu, {{x}}, {});
+  EXPECT_EQ(ran_by_pieces(), before + 1);  // now that each kernel is ours again
+}
+
 TEST(Pieces, LeaveKernelsOfUsersWhole) {
   const Array x = numbers(DType::kFloat32, {kLarge}, 4);
   const Array expected = execute(Op::kSilu, {{x}}, {})[0];
