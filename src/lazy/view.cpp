@@ -119,9 +119,9 @@ struct Pick : ViewStep {
   Dims shape;             ///< of what they pick
   bool with_grad = true;  ///< they picked with gradients on
   bool detached = false;  ///< `from` was
-  // Of when the value was picked or written; they change as it is picked again, which handles of one thread do.
-  mutable uint32_t writes = 0;  ///< of the storage of `from`
-  mutable uint64_t looked = 0;  ///< TensorImpl::changes; 0 where changes are not seen, as those of arrays
+  // When the value was picked or written; they change where it is read, which several threads may do.
+  mutable std::atomic<uint32_t> writes = 0;  ///< of the storage of `from`
+  mutable std::atomic<uint64_t> looked = 0;  ///< TensorImpl::changes; 0 where changes are not seen, as those of arrays
 
   /// Lets go of a chain of picks one by one: there may be more of them than a stack holds.
   ~Pick() {
