@@ -589,6 +589,21 @@ TEST(CudaNative, AProductTakesATileThatTheDeviceHasRoomFor) {
   EXPECT_THAT(made_by(small), testing::HasSubstr("by Deep16"));
 }
 
+TEST(CudaNative, ProductsOfFewRowsHaveKernelsOfTheirOwn) {
+  SKIP_UNDER_SANITIZER;
+  const auto is_by_rows = [](DType dtype, int64_t m, int64_t n) {
+    const LibraryView a = dense(dtype, {m, 64}).view, b = dense(dtype, {64, n}).view;
+    const auto product = cuda::bind_native(device(), Op::kDot, {a, b}, {dense(dtype, {m, n}).view}, {});
+    return product && product->describe().ends_with(" by rows");
+  };
+  for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
+    EXPECT_TRUE(is_by_rows(dtype, 1, 40) && is_by_rows(dtype, 40, 1)) << name(dtype);
+    EXPECT_EQ(is_by_rows(dtype, 8, 40), dtype == DType::kFloat32) << name(dtype);
+    EXPECT_FALSE(is_by_rows(dtype, 9, 40) || is_by_rows(dtype, 1, 8)) << name(dtype);
+  }
+  EXPECT_FALSE(is_by_rows(DType::kFloat64, 1, 40));
+}
+
 /// The elements of `from` as they lie in `to`.
 Operand moved(const Operand& from, Operand to) {
   const Dims& shape = from.view.shape;

@@ -12,10 +12,11 @@ namespace {
 
 using Epilogue = eager::MatmulDesc::Epilogue;
 
-// In microseconds on an H200, in a chain, beside cuBLASLt. Of bfloat16 1x2048x2048: 3.4 and 5.7, with a matrix that
-// lies the other way 5.6 and 5.9; 1x5632x2048: 8.0 and 9.2, 11.5 and 8.8; 1x512x2048: 2.1 and 4.8, 3.7 and 4.7. Of
-// float32 1x2048x2048: 6.6 and 7.2, 7.2 and 7.9; 4x2048x2048: 9.6 and 12.3, 10.2 and 14.6; 8x5632x2048: 35 and 50, 41
-// and 36. Two rows of halves take 20% longer than by tensor cores, and up to 60% the other way.
+// In microseconds on an H200, in a chain, and what PyTorch's cuBLAS took on another H200 that day. Of bfloat16
+// 1x2048x2048: 3.4 and 5.7, with a matrix that lies the other way 5.6 and 5.9; 1x5632x2048: 8.0 and 9.2, 11.5 and 8.8;
+// 1x512x2048: 2.1 and 4.8, 3.7 and 4.7; two rows by 5632x2048: 9.9 and 9.2, 14.5 and 8.8, so these are left to tensor
+// cores. Of float32 1x2048x2048: 6.6 and 7.2, 7.2 and 7.9; 4x2048x2048: 9.6 and 12.3, 10.2 and 14.6; 8x5632x2048: 35
+// and 50, 41 and 36.
 constexpr int64_t kMostRows = 8, kMostRowsOfHalves = 1, kLeastColumns = 16, kMostK = 1 << 15;
 /// See device/row_product.cuh.
 constexpr int kChunk = 8, kParts = 128, kWarp = 32, kLineThreads = 128, kColumnThreads = 512, kColumnBytes = 64;
