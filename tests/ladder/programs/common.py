@@ -77,6 +77,21 @@ def net(*sizes, act=nn.Tanh):
     return fill(nn.Sequential(*layers[:-1]))
 
 
+def stepped(make, steps=4, **options):
+    """The losses of a small net under an optimizer that is made for its parameters."""
+    model, x, y = net(8, 16, 3), numbers(16, 8), torch.arange(16) % 3
+    optimizer, losses = make(model.parameters(), **options), []
+    if hasattr(optimizer, "train"):
+        optimizer.train()
+    for _ in range(steps):
+        optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(model(x), y)
+        loss.backward(create_graph=getattr(optimizer, "second", False))
+        optimizer.step()
+        losses.append(float(loss.detach()))
+    return losses
+
+
 def sums(*tensors):
     """The sum of each."""
     return [float(t.detach().double().sum()) for t in tensors]

@@ -3,7 +3,7 @@
 import importlib
 
 import torch
-from common import fill, named, numbers, program, run_programs, still, tokens, told, train
+from common import fill, named, numbers, program, run_programs, stepped, still, tokens, told, train
 from torch.nn import functional as F
 
 
@@ -177,24 +177,13 @@ for name, (how, options, *inputs) in MODELS.items():
 def optimizers_that_restart():
     from adam_atan2_pytorch import AdamAtan2
     from adan_pytorch import Adan
-    from common import net
     from grokfast_pytorch import GrokFastAdamW
 
-    out, x, y = [], numbers(16, 8), torch.arange(16) % 3
-    for make in (
-        lambda p: Adan(p, lr=1e-2, betas=(0.1, 0.1, 0.001), weight_decay=0.02),
-        lambda p: AdamAtan2(p, lr=1e-2, regen_reg_rate=1e-2),
-        lambda p: GrokFastAdamW(p, lr=1e-2, weight_decay=1e-2),
-    ):
-        model = net(8, 16, 3)
-        optimizer = make(model.parameters())
-        for _ in range(4):
-            loss = F.cross_entropy(model(x), y)
-            loss.backward()
-            optimizer.step()
-            optimizer.zero_grad()
-            out.append(float(loss.detach()))
-    return out
+    return [
+        *stepped(Adan, lr=1e-2, betas=(0.1, 0.1, 0.001), weight_decay=0.02),
+        *stepped(AdamAtan2, lr=1e-2, regen_reg_rate=1e-2),
+        *stepped(GrokFastAdamW, lr=1e-2, weight_decay=1e-2),
+    ]
 
 
 @program

@@ -1,7 +1,7 @@
 """Libraries of optimizers and of functions that are differentiated, from PyPI."""
 
 import torch
-from common import Noise, fit, net, numbers, program, run_programs, told
+from common import Noise, fit, net, numbers, program, run_programs, stepped, told
 from torch import nn
 from torch.nn import functional as F
 
@@ -11,21 +11,6 @@ noise = Noise(1)
 
 def small():
     return net(8, 16, 3)
-
-
-def stepped(make, steps=4, **options):
-    """Losses under an optimizer."""
-    model = small()
-    optimizer, losses = make(model.parameters(), **options), []
-    if hasattr(optimizer, "train"):
-        optimizer.train()
-    for _ in range(steps):
-        optimizer.zero_grad()
-        loss = F.cross_entropy(model(X), Y)
-        loss.backward(create_graph=getattr(optimizer, "second", False))
-        optimizer.step()
-        losses.append(float(loss))
-    return losses
 
 
 @program

@@ -2,7 +2,7 @@
 
 import numpy as np
 import torch
-from common import Noise, fill, net, numbers, program, run_programs, still, tokens, told, train
+from common import Noise, fill, net, numbers, program, run_programs, stepped, still, tokens, told, train
 from torch import nn
 from torch.nn import functional as F
 
@@ -19,24 +19,11 @@ def filled(model):
     return still(model)
 
 
-def stepped(optimizer, model, steps=4, closure=False):
-    """Losses under an optimizer."""
-    losses = []
-    for _ in range(steps):
-        optimizer.zero_grad()
-        loss = F.cross_entropy(model(X), Y)
-        loss.backward()
-        optimizer.step()
-        losses.append(float(loss.detach()))
-    return losses
-
-
 @program
 def optimizers_guided_by_confidence():
     from came_pytorch import CAME
 
-    model = net(8, 16, 3)
-    return stepped(CAME(model.parameters(), lr=1e-2, betas=(0.9, 0.999, 0.9999)), model)
+    return stepped(CAME, lr=1e-2, betas=(0.9, 0.999, 0.9999))
 
 
 @program
@@ -798,8 +785,7 @@ def steps_of_many_optimizers():
 
     heavyball.utils.compile_mode, out = None, []
     for kind in ("AdamW", "SOAP", "LaProp", "ADOPT", "Muon"):
-        model = net(8, 16, 3)
-        out += stepped(getattr(heavyball, kind)(model.parameters(), lr=1e-2), model, 3)
+        out += stepped(getattr(heavyball, kind), 3, lr=1e-2)
     return out
 
 
